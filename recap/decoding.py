@@ -1,0 +1,370 @@
+"""The loop: propose, verify, accept, commit, observe; one `Step` a pass.
+
+    run = Run(target, target.prepare("Describe this.", image), "recap", max_new_tokens=200)
+    for step in run.steps():
+        print(run.trace.text)
+    print(run.trace.mat)
+
+`steps()` is a generator that can be closed at any point: whatever was emitted stays in `run.trace`,
+the memory stays consistent, and the target can be used again at once. Decoding is greedy, and the
+tokens are those of `model.generate(do_sample=False)` whatever the method, since the target decides.
+The loop knows neither families nor methods.
+"""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+import transformers
+
+from recap import __version__
+from recap.detokenize import Detokenizer, token_bytes
+from recap.drafters import Drafter, Learned, Outcome, Rows, get_method
+from recap.errors import ContextError, SettingsError
+from recap.memory import SEED_STEP, PersistentMemory
+from recap.processors import RowProcessors
+from recap.recording import record_step
+from recap.settings import Settings
+from recap.targets.base import Request, Target
+from recap.trace import Step, Trace, finite
+from recap.tree import CandidateTree, accept
+
+MAX_NEW_TOKENS = 32_768
+
+
+def new_memory(target: Target) -> PersistentMemory:
+    """An empty persistent memory for this target's vocabulary."""
+    return PersistentMemory(target.vocabulary, target.tokenizer_id)
+
+
+class Run:
+    """One request being decoded by one method.
+
+    `memory` is the session's persistent memory of that method; without one, the run starts cold.
+    `stop` are strings that end the answer with the token that completes one. `processors` apply to
+    every row (`recap.processors`); by default penalties and the like are neutral. `trace` grows
+    with every pass.
+
+    Raises `SettingsError`, naming what is out of range.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        request: Request,
+        method: str = "recap",
+        *,
+        settings: Settings | None = None,
+        memory: PersistentMemory | None = None,
+        max_new_tokens: int = 200,
+        stop: Sequence[str] = (),
+        processors: RowProcessors | None = None,
+        do_sample: bool = False,
+    ) -> None:
+        if do_sample:
+            raise SettingsError(
+                "do_sample",
+                "only greedy decoding is supported; sampling would need other acceptance",
+            )
+        if not isinstance(max_new_tokens, int) or not 1 <= max_new_tokens <= MAX_NEW_TOKENS:
+            raise SettingsError("max_new_tokens", f"must be between 1 and {MAX_NEW_TOKENS}")
+        if any(not isinstance(s, str) or not s for s in stop):
+            raise SettingsError("stop", "must be non-empty strings")
+        if stop and target.tokenizer is None:
+            raise SettingsError("stop", "needs a target with a tokenizer")
+        chosen = get_method(method)
+        self.target = target
+        self.request = request
+        self.settings = settings or chosen.settings()
+        self.memory = memory or new_memory(target)
+        self.max_new_tokens = max_new_tokens
+        request.processors = processors
+        self._stop = tuple(stop)
+        self._drafter: Drafter = chosen.start(self.memory, self.settings)
+        self._detokenizer = Detokenizer(target.tokenizer) if target.tokenizer else None
+        self._alone = False
+        self._finished = False
+        self.trace = self._new_trace(chosen.name)
+
+    # What a caller does -----------------------------------------------------------------------
+
+    def prefill(self) -> None:
+        """Run the prompt and emit the first token. `steps` does it where it was not done."""
+        if self.request.cache is not None:
+            return
+        room = min(self.max_new_tokens, self.target.context)
+        started = time.perf_counter()
+        first = self.target.prefill(
+            self.request,
+            top_k=self.settings.top_k,
+            seed_rows=self._drafter.seed_rows,
+            reserve=room + self.settings.budget + 1,
+        )
+        last = len(first.positions) - 1
+        token = first.rows.choice[last]
+        self._drafter.observe(self._seed_outcome(first.positions, first.rows, token))
+        seconds = time.perf_counter() - started
+        self.trace.prefill = {
+            "seconds": seconds,
+            "first_token": token,
+            "top2": [finite(float(x)) for x in first.rows.top2[last]],
+            "rows": {
+                "ids": first.rows.ids[last].tolist(),
+                "probs": [finite(float(p)) for p in first.rows.probs[last]],
+            },
+        }
+        self._emit([token])
+
+    def steps(self) -> Iterator[Step]:
+        """Decode to the end, one `Step` a pass."""
+        try:
+            self.prefill()
+            while not self._finished:
+                yield self._step()
+        except GeneratorExit:
+            self._finish("cancelled")
+            raise
+        except ContextError as error:
+            self._finish("context", str(error))
+            raise
+        except Exception as error:
+            self._finish("error", str(error))
+            raise
+
+    def finish_all(self) -> Trace:
+        """Decode to the end and return the trace."""
+        for _ in self.steps():
+            pass
+        return self.trace
+
+    # One pass -----------------------------------------------------------------------------------
+
+    def _step(self) -> Step:
+        request, target, drafter = self.request, self.target, self._drafter
+        started = time.perf_counter()
+        limit, limited_by = self._room()
+        if limit and not self._alone:
+            tree = drafter.propose(request.text, limit)
+        else:
+            tree = CandidateTree(request.text[-1])
+            tree.reason = limited_by or "limit"
+        tree.ancestry()  # the mask's part of drafting; kept on the tree
+        drafted = time.perf_counter()
+
+        rows = target.verify(request, tree, top_k=self.settings.top_k)
+        verified = time.perf_counter()
+
+        path = accept(tree, rows.choice)
+        candidates = [tree.token[row] for row in path[1:]] + [rows.choice[path[-1]]]
+        candidates = self._guarded(candidates, path, rows)
+        position, root = len(request.emitted), request.ids[-1]
+        emitted = self._emit(candidates)
+        # The last token emitted becomes the next root, so its own row is not kept.
+        target.commit(request, path[: len(emitted)])
+        path = path[: len(emitted) + 1]
+        committed = time.perf_counter()
+
+        learned = drafter.observe(self._outcome(tree, rows, path, emitted))
+        observed = time.perf_counter()
+
+        step = record_step(
+            index=len(self.trace.steps),
+            position=position,
+            root=root,
+            tree=tree,
+            rows=rows,
+            path=path,
+            emitted=emitted,
+            learned=learned,
+            settings=self.settings,
+            budget=self._budget(tree),
+            seconds={
+                "draft": drafted - started,
+                "verify": verified - drafted,
+                "commit": committed - verified,
+                "observe": observed - committed,
+            },
+            memory=drafter.memory_entries(),
+        )
+        self.trace.steps.append(step)
+        self._note_vocabulary(step)
+        if self._finished:
+            self._close_trace()
+        return step
+
+    def _room(self) -> tuple[int, str | None]:
+        """(deepest path that can still be emitted with its bonus token, what limits it to none)."""
+        left = self.max_new_tokens - len(self.request.emitted) - 1
+        context = self.target.context - 1 - self.request.root_position
+        if min(left, context) > 0:
+            return min(left, context), None
+        return 0, "limit" if left <= 0 else "context"
+
+    def _guarded(self, candidates: list[int], path: list[int], rows: Rows) -> list[int]:
+        """Cut before the first row on the path whose top two are nearly tied; redo it alone."""
+        was_alone, self._alone = self._alone, False
+        guard = self.settings.near_tie_guard
+        if not guard or was_alone or len(rows.choice) == 1:
+            return candidates
+        for place, row in enumerate(path):
+            if rows.top2[row, 0] - rows.top2[row, 1] < guard:
+                self._alone = True
+                return candidates[:place]
+        return candidates
+
+    def _emit(self, tokens: list[int]) -> list[int]:
+        """Add tokens to the answer up to its end. Returns those that were added."""
+        trace = self.trace
+        for count, token in enumerate(tokens, start=1):
+            self.request.append([token])
+            trace.token_ids.append(token)
+            stopped = self._add_text(token)
+            if token in self.target.eos:
+                self._finish("eos")
+            elif stopped:
+                self._finish("stop")
+            elif len(trace.token_ids) >= self.max_new_tokens:
+                self._finish("length")
+            if self._finished:
+                return tokens[:count]
+        if self.request.root_position >= self.target.context:
+            self._finish(
+                "context", f"The answer reached the end of the context ({self.target.context})."
+            )
+        return tokens
+
+    def _add_text(self, token: int) -> bool:
+        """Add a token's text. Returns whether it completes a stop string."""
+        if self._detokenizer is None:
+            return False
+        before = len(self.trace.text)
+        self.trace.text += self._detokenizer.push(token)
+        if not self._stop:
+            return False
+        longest = max(map(len, self._stop))
+        tail = self.trace.text[max(0, before - longest + 1) :] + self._detokenizer.held
+        return any(stop in tail for stop in self._stop)
+
+    def _outcome(
+        self, tree: CandidateTree, rows: Rows, path: list[int], emitted: list[int]
+    ) -> Outcome:
+        return Outcome(
+            tree.token,
+            tree.previous,
+            tree.before,
+            rows,
+            path,
+            emitted,
+            path[max(len(emitted) - 1, 0)],
+            len(self.trace.steps),
+        )
+
+    def _seed_outcome(self, positions: list[int], rows: Rows, token: int) -> Outcome:
+        """The prompt's rows as an outcome: keys of prompt tokens, all of them accepted."""
+        text = [-1, -1, *self.request.text]  # so that the first rows have gaps before them
+        every = list(range(len(positions)))
+        return Outcome(
+            [text[p + 2] for p in positions],
+            [text[p + 1] for p in positions],
+            [text[p] for p in positions],
+            rows,
+            every,
+            [token],
+            every[-1],
+            SEED_STEP,
+        )
+
+    def _budget(self, tree: CandidateTree) -> dict[str, Any]:
+        reason = tree.reason
+        if not reason and not tree.nodes:
+            reason = "no-hit" if any(self._drafter.memory_entries().values()) else "cold"
+        return {
+            "k": tree.nodes,
+            "expected_tokens": round(sum(tree.path), 4),
+            "expected_seconds": None,
+            "reason": reason,
+        }
+
+    # The trace ----------------------------------------------------------------------------------
+
+    def _new_trace(self, method: str) -> Trace:
+        target, request = self.target, self.request
+        return Trace(
+            id=secrets.token_hex(8),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            model=target.name,
+            family=target.family,
+            device=str(target.device),
+            dtype=str(target.dtype).removeprefix("torch."),
+            versions={
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+                "recap": __version__,
+            },
+            method=method,
+            settings=self.settings.to_json(),
+            prompt=request.prompt,
+            image=describe_image(request.image),
+            prompt_tokens=request.prompt_length,
+            image_tokens=request.image_tokens,
+            prefill={"seconds": 0.0, "first_token": None, "top2": None, "rows": None},
+            max_new_tokens=self.max_new_tokens,
+            memory={"start": self._memory_state(), "end": None},
+        )
+
+    def _memory_state(self) -> dict[str, Any]:
+        return {
+            "entries": self._drafter.memory_entries(),
+            "bytes": {str(order): size for order, size in self.memory.nbytes().items()},
+        }
+
+    def _finish(self, reason: str, message: str | None = None) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        self.trace.finish, self.trace.message = reason, message
+        if self._detokenizer is not None:
+            self.trace.text += self._detokenizer.finish()
+        self._close_trace()
+
+    def _close_trace(self) -> None:
+        self.trace.memory["end"] = self._memory_state()
+
+    def _note_vocabulary(self, step: Step) -> None:
+        """Text and bytes of every id that the step shows and the trace does not have yet."""
+        tokenizer, known = self.target.tokenizer, self.trace.vocabulary
+        if tokenizer is None:
+            return
+        shown = {step.root, *step.nodes.token, *step.rows["choice"]}
+        shown.update(*step.rows["ids"], *(entry["ids"] for entry in step.entries))
+        shown.update(*step.nodes.key, [emitted.token for emitted in step.emitted])
+        for token in shown:
+            if str(token) not in known and token >= 0:
+                spelled = token_bytes(tokenizer, token)
+                known[str(token)] = {
+                    "text": spelled.decode("utf-8", "replace"),
+                    "bytes": spelled.hex(),
+                }
+
+
+def describe_image(image: Any) -> dict[str, Any] | None:
+    """What a trace says of a picture: a digest of its pixels, and its size."""
+    if image is None:
+        return None
+    import hashlib
+
+    return {
+        "sha256": hashlib.sha256(image.tobytes()).hexdigest(),
+        "width": image.width,
+        "height": image.height,
+    }
+
+
+__all__ = ["Learned", "Run", "describe_image", "new_memory"]

@@ -1,0 +1,99 @@
+"""Text from tokens as they come: exact, and never half a character.
+
+    detokenizer = Detokenizer(tokenizer)
+    pieces = [detokenizer.push(token) for token in ids] + [detokenizer.finish()]
+    assert "".join(pieces) == tokenizer.decode(ids, skip_special_tokens=True)
+
+A tokenizer's decoder may look across tokens: several bytes make a character, a leading space is
+stripped at the very start. So each new token is decoded behind the few tokens before it, and what
+the text grew by is the piece; as long as the text may end inside a character, nothing is given out.
+The whole output is never decoded again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_REPLACEMENT = "\ufffd"
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class Detokenizer:
+    """Incremental decoding of one answer. Special tokens are left out, as in the answer's text."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._window: list[int] = []  # tokens of the context, then those not given out yet
+        self._context = 0  # how many of them are context
+        self._given = ""  # text of the context
+
+    def push(self, token: int) -> str:
+        """The text that this token completes; empty where it ends inside a character."""
+        self._window.append(token)
+        text = self._decode(self._window)
+        if text.endswith(_REPLACEMENT) or self._is_byte(token):
+            return ""
+        piece = text[len(self._given) :]
+        fresh = self._window[self._context :]
+        given = self._decode(fresh)
+        if given:  # else only special tokens came: keep the older context before them
+            self._window, self._given = fresh, given
+        else:
+            self._given = text
+        self._context = len(self._window)
+        return piece
+
+    @property
+    def held(self) -> str:
+        """What is not given out yet, as it would read if nothing came behind it."""
+        return self._decode(self._window)[len(self._given) :]
+
+    def finish(self) -> str:
+        """The rest of the text. A character that was never completed reads as U+FFFD."""
+        rest = self.held
+        self._context, self._given = len(self._window), self._given + rest
+        return rest
+
+    def _decode(self, ids: list[int]) -> str:
+        return decode(self._tokenizer, ids)
+
+    def _is_byte(self, token: int) -> bool:
+        """Whether a byte-fallback token: a run of those may still turn out to be no UTF-8 at all."""
+        spelled = self._tokenizer.convert_ids_to_tokens(token)
+        return bool(spelled and _BYTE_TOKEN.fullmatch(spelled))
+
+
+def decode(tokenizer: Any, ids: list[int]) -> str:
+    """The text of an answer: special tokens left out, spaces as they are."""
+    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def token_bytes(tokenizer: Any, token: int) -> bytes:
+    """The bytes that one token stands for; special tokens stand for their spelling."""
+    spelled = tokenizer.convert_ids_to_tokens(token)
+    if spelled is None:
+        return b""
+    if match := _BYTE_TOKEN.fullmatch(spelled):
+        return bytes([int(match[1], 16)])
+    if token in tokenizer.added_tokens_decoder:
+        return spelled.encode("utf-8", "replace")
+    try:
+        return bytes(_BYTE_OF[char] for char in spelled)
+    except KeyError:  # not a byte-level vocabulary
+        return spelled.replace("\u2581", " ").encode("utf-8", "replace")
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Byte-level BPE spells each byte as one printable character: this maps them back.
+
+    Printable Latin-1 bytes stand for themselves; the others are numbered from U+0100 on.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + place): byte for place, byte in enumerate(others)
+    }
+
+
+_BYTE_OF = _byte_alphabet()

@@ -1,0 +1,91 @@
+"""The methods. A new one is a file here and a line in `METHODS`.
+
+drafter = METHODS["recap"].start(persistent_memory, settings)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from recap.drafters.autoregressive import AutoregressiveDrafter
+from recap.drafters.base import Drafter, Learned, Outcome, Rows
+from recap.drafters.prompt_lookup import PromptLookupDrafter
+from recap.drafters.recap import RecapDrafter
+from recap.drafters.token_recycling import FULL_TREE_NODES, TokenRecyclingDrafter
+from recap.errors import SettingsError
+from recap.memory import PersistentMemory
+from recap.settings import Settings
+
+__all__ = ["METHODS", "Drafter", "Learned", "Method", "Outcome", "Rows", "get_method"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A drafting method: how it is called, what it defaults to, how it starts on a request."""
+
+    name: str
+    title: str
+    summary: str
+    drafter: Callable[[PersistentMemory, Settings], Drafter]
+    defaults: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self, base: Settings | None = None, **changes: Any) -> Settings:
+        """This method's own settings: `base`, its defaults, then `changes`."""
+        return replace(base or Settings(), **{**self.defaults, **changes})
+
+    def start(self, persistent: PersistentMemory, settings: Settings) -> Drafter:
+        """A drafter for one request. It reads and writes `persistent`."""
+        return self.drafter(persistent, settings)
+
+
+#: In the order in which ties between them are broken and in which they are listed.
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method(
+            "recap",
+            "RECAP",
+            "Fuses what followed the last one, two and three tokens; builds the tree best-first.",
+            RecapDrafter,
+        ),
+        Method(
+            "recap-plus",
+            "RECAP+",
+            "RECAP whose entries blend, carry over between requests, and reuse runners-up.",
+            RecapDrafter,
+            {"blend": 0.5, "carry": 0.5, "runner_up": 0.1},
+        ),
+        Method(
+            "token-recycling",
+            "Token Recycling",
+            "Follows the last token's latest predictions along a fixed tree of ranks.",
+            TokenRecyclingDrafter,
+            {"budget": FULL_TREE_NODES, "orders": (1,)},
+        ),
+        Method(
+            "prompt-lookup",
+            "Prompt lookup",
+            "Copies what followed the last time the text ended like this.",
+            PromptLookupDrafter,
+        ),
+        Method(
+            "autoregressive",
+            "Autoregressive",
+            "One token a pass: no speculation at all.",
+            AutoregressiveDrafter,
+            {"budget": 0},
+        ),
+    )
+}
+
+
+def get_method(name: str) -> Method:
+    """The method of this name. Raises `SettingsError` that lists the names."""
+    try:
+        return METHODS[name]
+    except KeyError:
+        raise SettingsError(
+            "method", f"must be one of {', '.join(METHODS)}, got {name!r}"
+        ) from None

@@ -1,0 +1,80 @@
+"""The contract between the loop and a method: propose candidates, observe the outcome.
+
+A drafter lives for one request. It sees tokens and predictions, never a model, a tensor or a
+clock. Losslessness does not depend on it: whatever it proposes, the target decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from recap.tree import CandidateTree
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What the target said at the rows of one pass, on the host.
+
+    `ids` (rows, K) int, most probable first; `probs` (rows, K) float32 under the full softmax;
+    `choice` (rows,): the greedy token of each row; `top2` (rows, 2) float32: the two largest
+    log-probabilities. Image placeholders are left out of `ids`, not out of `choice`.
+    """
+
+    ids: np.ndarray
+    probs: np.ndarray
+    choice: list[int]
+    top2: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One pass as a drafter may learn from it.
+
+    `own`, `previous`, `before`: the tokens of each row's keys (`GAP` where there is none); `rows`
+    the predictions there; `path` the accepted rows, root first; `emitted` the tokens that the pass
+    added to the text; `chooser` the row that chose the last of them; `step` counts passes from 0, and is `SEED_STEP` for the prefill, whose rows
+    are the prompt's last text rows and whose `path` is all of them.
+    """
+
+    own: Sequence[int]
+    previous: Sequence[int]
+    before: Sequence[int]
+    rows: Rows
+    path: list[int]
+    emitted: list[int]
+    chooser: int
+    step: int
+
+
+@dataclass(slots=True)
+class Learned:
+    """What an observation changed: by order, the rows whose key had an entry before."""
+
+    overwritten: dict[int, list[int]] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)
+
+
+class Drafter(Protocol):
+    """One method at work on one request."""
+
+    #: How many of the prompt's last text rows `observe` wants to see after the prefill.
+    seed_rows: int
+
+    def propose(self, text: Sequence[int], limit: int) -> CandidateTree:
+        """A tree of at most the method's own budget, no deeper than `limit`, rooted at text[-1].
+
+        `text` is the prompt and what was emitted, with `GAP` for image placeholders.
+        """
+        ...
+
+    def observe(self, outcome: Outcome) -> Learned:
+        """Learn from a pass (or from the prefill)."""
+        ...
+
+    def memory_entries(self) -> dict[str, int]:
+        """Number of entries by order, for display."""
+        ...

@@ -1,0 +1,450 @@
+"""Predictions kept under the last one, two and three tokens.
+
+A verification pass predicts a next token at each of its rows. Ordinary decoding throws all of
+these but one away; here each becomes a `Prediction`, stored under the row's 1-, 2- and 3-token key.
+Orders 2 and 3 live for one request, so they are implicitly conditioned on its image; order 1
+persists across requests in a `PersistentMemory` that the caller holds (RECAP, arXiv 2611.05894).
+
+    persistent = PersistentMemory(vocabulary=32_000)
+    memory = RequestMemory(persistent, Settings())      # one a request
+    memory.write(contexts, predictions, order)          # after every pass
+    memory.lookup(own, previous, before)                # for every node to expand
+
+Not here: what a hit is worth (`recap.fusion`) and how hits become a tree (`recap.tree`).
+
+Keys are packed into one int: hashing an int costs a third of hashing a tuple, and a step does a few
+hundred of them. A token of `GAP` (an image placeholder, or before the text) makes no key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recap.errors import MemoryMismatchError
+from recap.settings import Settings
+
+#: Stands for a token that no key may contain.
+GAP = -1
+#: `Prediction.step` of an entry that a prompt row wrote.
+SEED_STEP = -1
+STATE_VERSION = 1
+
+
+class Prediction(NamedTuple):
+    """What the target said at one row: its top-K next tokens, most probable first.
+
+    Probabilities are under the softmax over the full vocabulary, so they sum to at most one; the
+    missing mass is the tail's. `concentration` is 1 - H(q) / log K for q = probs normalised, in
+    [0, 1]; `confidence` is the largest probability. `request` and `step` say who wrote it.
+    """
+
+    ids: tuple[int, ...]
+    probs: tuple[float, ...]
+    concentration: float
+    confidence: float
+    request: int
+    step: int
+
+
+class Hit(NamedTuple):
+    """One entry that a lookup found: its order, and whether an earlier request left it."""
+
+    order: int
+    carried: bool
+    prediction: Prediction
+
+
+def concentration_of(probs: Sequence[float]) -> float:
+    """1 - H(q) / log K of one row of K probabilities; 1 if K = 1."""
+    total = sum(probs)
+    if len(probs) < 2 or total <= 0.0:
+        return 1.0
+    entropy = -sum(p / total * math.log(p / total) for p in probs if p > 0.0)
+    return min(1.0, max(0.0, 1.0 - entropy / math.log(len(probs))))
+
+
+def predictions_from_rows(
+    ids: np.ndarray, probs: np.ndarray, request: int, step: int
+) -> list[Prediction]:
+    """Predictions of all rows of a pass at once. `ids` and `probs` are (rows, K)."""
+    probs = probs.astype(np.float64)
+    columns = probs.shape[1]
+    total = np.maximum(probs.sum(1, keepdims=True), 1e-300)
+    if columns > 1:
+        q = probs / total
+        entropy = -(q * np.log(np.maximum(q, 1e-300))).sum(1)
+        concentration = np.clip(1.0 - entropy / math.log(columns), 0.0, 1.0).tolist()
+    else:
+        concentration = [1.0] * len(probs)
+    return [
+        Prediction(tuple(row_ids), tuple(row_probs), c, row_probs[0], request, step)
+        for row_ids, row_probs, c in zip(ids.tolist(), probs.tolist(), concentration, strict=True)
+    ]
+
+
+def blend(new: Prediction, old: Prediction, keep: float) -> Prediction:
+    """Average two predictions: `keep` of the old, the rest of the new; union of ids, top K kept.
+
+    So an entry remembers that its continuations differ. K is the longer of the two.
+    """
+    fresh = 1.0 - keep
+    if new.ids == old.ids:
+        probs = tuple([fresh * p + keep * o for p, o in zip(new.probs, old.probs, strict=True)])
+        if all(map(float.__ge__, probs, probs[1:])):  # still sorted: the common case
+            return Prediction(
+                new.ids, probs, concentration_of(probs), probs[0], new.request, new.step
+            )
+    mixed = dict(zip(new.ids, [fresh * p for p in new.probs], strict=True))
+    for token, p in zip(old.ids, old.probs, strict=True):
+        mixed[token] = mixed.get(token, 0.0) + keep * p
+    count = max(len(new.ids), len(old.ids))
+    # Sorting is stable, so among equals the new prediction's own order stands.
+    top = sorted(mixed.items(), key=_probability, reverse=True)[:count]
+    ids, probs = zip(*top, strict=True)
+    return Prediction(ids, probs, concentration_of(probs), probs[0], new.request, new.step)
+
+
+def _probability(item: tuple[int, float]) -> float:
+    return item[1]
+
+
+class KeySpace:
+    """Packs up to three tokens into one int, and unpacks it for display."""
+
+    __slots__ = ("vocabulary",)
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+
+    def pack(self, tokens: Sequence[int]) -> int | None:
+        """The key of 1 to 3 tokens, oldest first; None where one of them is a `GAP`."""
+        key = 0
+        for token in tokens:
+            if not 0 <= token < self.vocabulary:
+                return None
+            key = key * self.vocabulary + token
+        return key
+
+    def unpack(self, key: int, order: int) -> tuple[int, ...]:
+        """The tokens of a key of this order, oldest first."""
+        tokens = []
+        for _ in range(order):
+            key, token = divmod(key, self.vocabulary)
+            tokens.append(token)
+        return tuple(reversed(tokens))
+
+
+class PredictionStore:
+    """Key -> prediction for one order, bounded; the least recently *written* entry goes first.
+
+    With `keep` > 0 a repeated key is blended instead of overwritten. Blending is done at the first
+    lookup after the writes: most entries are written several times between two lookups, and some
+    are never looked up. The result is the same as blending at each write.
+    """
+
+    #: Unblended writes that an entry may pile up before they are folded.
+    _MAX_PENDING = 8
+
+    def __init__(self, capacity: int, keep: float = 0.0) -> None:
+        self._entries: OrderedDict[int, Prediction | list[Prediction]] = OrderedDict()
+        self._capacity = capacity
+        self._keep = keep
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._entries
+
+    def configure(self, capacity: int, keep: float) -> None:
+        """Change the bounds; what was written before is settled under the old ones."""
+        if keep != self._keep:
+            for key in self._entries:
+                self.get(key)
+        self._capacity, self._keep = capacity, keep
+        self._evict()
+
+    def get(self, key: int | None) -> Prediction | None:
+        """The prediction under this key, or None."""
+        entry = self._entries.get(key)  # type: ignore[arg-type]
+        if type(entry) is list:
+            entry = self._entries[key] = self._fold(entry)  # type: ignore[index]
+        return entry  # type: ignore[return-value]
+
+    def write(self, key: int, prediction: Prediction) -> bool:
+        """Store under a key. Returns whether the key was there before."""
+        entries = self._entries
+        entry = entries.get(key)
+        if entry is None:
+            entries[key] = prediction
+            if len(entries) > self._capacity:
+                entries.popitem(last=False)
+            return False
+        entries.move_to_end(key)
+        if not self._keep:
+            entries[key] = prediction
+        elif type(entry) is list:
+            entry.append(prediction)
+            if len(entry) > self._MAX_PENDING:
+                entries[key] = self._fold(entry)
+        else:
+            entries[key] = [entry, prediction]  # type: ignore[list-item]
+        return True
+
+    def seed(self, key: int, prediction: Prediction) -> bool:
+        """Like `write`, but leaves alone what decoding wrote. Returns whether the key was there."""
+        entry = self.get(key)
+        if entry is not None and entry.step != SEED_STEP:
+            return True
+        return self.write(key, prediction)
+
+    def items(self) -> Iterable[tuple[int, Prediction]]:
+        """All entries, least recently written first."""
+        for key in list(self._entries):
+            yield key, self.get(key)  # type: ignore[misc]
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def nbytes(self) -> int:
+        """Bytes held, roughly: CPython's sizes of the parts of a typical entry, times entries."""
+        if not self._entries:
+            return 0
+        k = len(self.get(next(reversed(self._entries))).ids)  # type: ignore[union-attr, arg-type]
+        per_entry = 100 + 36 + 104 + 2 * (40 + 8 * k) + 2 * 24 + 24 * k
+        return len(self._entries) * per_entry
+
+    def copy(self) -> PredictionStore:
+        """An independent copy; predictions are immutable and shared."""
+        twin = PredictionStore(self._capacity, self._keep)
+        twin._entries = OrderedDict(self.items())
+        return twin
+
+    def _fold(self, pending: list[Prediction]) -> Prediction:
+        result = pending[0]
+        for prediction in pending[1:]:
+            result = blend(prediction, result, self._keep)
+        return result
+
+    def _evict(self) -> None:
+        while len(self._entries) > self._capacity:
+            self._entries.popitem(last=False)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The entries as arrays, least recently written first. Rows are padded with id -1."""
+        items = list(self.items())
+        columns = max((len(p.ids) for _, p in items), default=0)
+        ids = np.full((len(items), columns), -1, np.int64)
+        probs = np.zeros((len(items), columns), np.float64)
+        for row, (_, p) in enumerate(items):
+            ids[row, : len(p.ids)], probs[row, : len(p.ids)] = p.ids, p.probs
+        return {
+            "keys": np.array([key for key, _ in items], np.int64),
+            "ids": ids,
+            "probs": probs,
+            "concentration": np.array([p.concentration for _, p in items], np.float64),
+            "writer": np.array([(p.request, p.step) for _, p in items], np.int64).reshape(-1, 2),
+        }
+
+    def load(self, state: dict[str, np.ndarray]) -> None:
+        """Replace the entries by those of `state`."""
+        self._entries.clear()
+        rows = zip(
+            *(state[k].tolist() for k in ("keys", "ids", "probs", "concentration", "writer")),
+            strict=True,
+        )
+        for key, ids, probs, concentration, (request, step) in rows:
+            count = sum(token >= 0 for token in ids)
+            kept = tuple(probs[:count])
+            self._entries[key] = Prediction(
+                tuple(ids[:count]), kept, concentration, kept[0], request, step
+            )
+        self._evict()
+
+
+class PersistentMemory:
+    """What a session keeps across requests: order 1, and for RECAP+ also orders 2 and 3.
+
+    One method's memory of one session. `tokenizer` is a fingerprint: a saved state is refused by a
+    memory for another tokenizer or vocabulary, since its ids would mean other words.
+    """
+
+    def __init__(self, vocabulary: int, tokenizer: str = "", capacity: int = 262_144) -> None:
+        self.vocabulary = vocabulary
+        self.tokenizer = tokenizer
+        self.requests = 0
+        self.stores = {order: PredictionStore(capacity) for order in (1, 2, 3)}
+
+    def begin_request(self, settings: Settings) -> int:
+        """Apply a request's settings to the stores. Returns the request's number, from 1."""
+        for store in self.stores.values():
+            store.configure(settings.persistent_capacity, settings.blend)
+        self.requests += 1
+        return self.requests
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for store in self.stores.values():
+            store.clear()
+        self.requests = 0
+
+    def entries(self) -> dict[int, int]:
+        """Number of entries by order."""
+        return {order: len(store) for order, store in self.stores.items()}
+
+    def nbytes(self) -> dict[int, int]:
+        """Bytes held by order, roughly."""
+        return {order: store.nbytes() for order, store in self.stores.items()}
+
+    def copy(self) -> PersistentMemory:
+        """An independent copy, for a lane of a race."""
+        twin = PersistentMemory(self.vocabulary, self.tokenizer)
+        twin.requests = self.requests
+        twin.stores = {order: store.copy() for order, store in self.stores.items()}
+        return twin
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole memory as plain CPU data (numbers, strings and NumPy arrays)."""
+        return {
+            "version": STATE_VERSION,
+            "vocabulary": self.vocabulary,
+            "tokenizer": self.tokenizer,
+            "requests": self.requests,
+            "orders": {order: store.state() for order, store in self.stores.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Replace the contents by a `state_dict`.
+
+        Raises `MemoryMismatchError` for another version, vocabulary or tokenizer; the memory is
+        then as before.
+        """
+        expected = (STATE_VERSION, self.vocabulary, self.tokenizer)
+        found = tuple(state.get(name) for name in ("version", "vocabulary", "tokenizer"))
+        for name, want, have in zip(
+            ("version", "vocabulary", "tokenizer"), expected, found, strict=True
+        ):
+            if want != have:
+                raise MemoryMismatchError(
+                    f"This memory was saved with {name} {have!r}, but the model needs {want!r}. "
+                    "Start with an empty memory instead."
+                )
+        self.requests = int(state["requests"])
+        for order, store in self.stores.items():
+            store.load(state["orders"][order])
+
+
+class RequestMemory:
+    """All that one request can look up: its own orders 2 and 3, and the persistent memory.
+
+    Order 1 reads and writes the persistent store at once. With `carry` > 0, orders 2 and 3 are
+    written to their persistent stores as well, and a lookup returns both the request's own entry
+    and, where an earlier request wrote it, the carried one.
+    """
+
+    def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
+        self.request = persistent.begin_request(settings)
+        self.settings = settings
+        self.keys = KeySpace(persistent.vocabulary)
+        self._persistent = persistent
+        local = {
+            order: PredictionStore(settings.local_capacity, settings.blend)
+            for order in settings.orders
+            if order > 1
+        }
+        self._local = local
+        # (order, carried, store), longest key first: the order in which hits are returned.
+        self._readers: list[tuple[int, bool, PredictionStore]] = []
+        self._writers: dict[int, list[PredictionStore]] = {}
+        for order in sorted(settings.orders, reverse=True):
+            own = local[order] if order > 1 else persistent.stores[1]
+            self._readers.append((order, False, own))
+            self._writers[order] = [own]
+            if order > 1 and settings.carry:
+                self._readers.append((order, True, persistent.stores[order]))
+                self._writers[order].append(persistent.stores[order])
+
+    def lookup(self, own: int, previous: int, before: int) -> list[Hit]:
+        """The entries under the last one, two and three tokens, longest key first.
+
+        `own` is the row's token, `previous` the one before it on its path, `before` the one before
+        that; any may be `GAP`.
+        """
+        if own < 0:
+            return []
+        vocabulary = self.keys.vocabulary
+        second = previous * vocabulary + own if previous >= 0 else None
+        third = (
+            (before * vocabulary + previous) * vocabulary + own
+            if before >= 0 and previous >= 0
+            else None
+        )
+        packed = (None, own, second, third)
+        hits = []
+        for order, carried, store in self._readers:
+            key = packed[order]
+            if key is not None:
+                prediction = store.get(key)
+                # What this request wrote is its own entry already; carried means from before.
+                if prediction is not None and not (carried and prediction.request == self.request):
+                    hits.append(Hit(order, carried, prediction))
+        return hits
+
+    def write(
+        self,
+        own: Sequence[int],
+        previous: Sequence[int],
+        before: Sequence[int],
+        predictions: Sequence[Prediction],
+        rows: Iterable[int],
+        seeding: bool = False,
+    ) -> dict[int, list[int]]:
+        """Write rows under their keys, in the order of `rows`: later ones win.
+
+        `own`, `previous`, `before` are (rows,) token lists, as in `lookup`. With `seeding`, an
+        entry of a persistent store that decoding wrote is left alone. Returns, by order, the rows
+        whose key was there before.
+        """
+        overwritten: dict[int, list[int]] = {order: [] for order in self._writers}
+        packed = _pack_columns(own, previous, before, self.keys.vocabulary)
+        rows = list(rows)
+        for order, stores in self._writers.items():
+            keys, repeated = packed[order], overwritten[order]
+            for index, store in enumerate(stores):
+                write = (
+                    store.seed if seeding and store is not self._local.get(order) else store.write
+                )
+                for row in rows:
+                    key = keys[row]
+                    if key >= 0 and write(key, predictions[row]) and not index:
+                        repeated.append(row)
+        return overwritten
+
+    def entries(self) -> dict[str, int]:
+        """Number of entries by order: "1", "2", "3" and, where carried, "carried-2/3"."""
+        counts = {}
+        for order, carried, store in reversed(self._readers):
+            counts[f"carried-{order}" if carried else str(order)] = len(store)
+        return counts
+
+    def nbytes(self) -> dict[str, int]:
+        """Bytes held, roughly, with the names of `entries`."""
+        return {
+            f"carried-{order}" if carried else str(order): store.nbytes()
+            for order, carried, store in reversed(self._readers)
+        }
+
+
+def _pack_columns(
+    own: Sequence[int], previous: Sequence[int], before: Sequence[int], vocabulary: int
+) -> dict[int, list[int]]:
+    """The three keys of many rows at once; -1 where a row has none."""
+    a, b, c = (np.asarray(x, np.int64) for x in (before, previous, own))
+    two = np.where((b >= 0) & (c >= 0), b * vocabulary + c, -1)
+    three = np.where((a >= 0) & (two >= 0), a * vocabulary * vocabulary + two, -1)
+    return {1: c.tolist(), 2: two.tolist(), 3: three.tolist()}

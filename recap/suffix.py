@@ -1,0 +1,62 @@
+"""Suffix-matched continuations: what followed the last time the text ended like this.
+
+    index = SuffixIndex(max_match=8)
+    index.extend([5, 6, 7, 9, 5, 6])
+    index.propose(min_match=2, limit=4)      # -> (2, [7, 9, 5, 6])
+
+An index of hashed n-grams: for each n up to `max_match`, the position after the n-gram's most
+recent (or earliest) occurrence. A token costs `max_match` dictionary writes, a lookup at most
+`max_match` reads; neither grows with the text. N-grams never span a `GAP` (an image placeholder).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recap.memory import GAP
+
+
+class SuffixIndex:
+    """The text so far and where each of its n-grams was last (or first) followed by something."""
+
+    def __init__(self, max_match: int = 8, occurrence: str = "recent") -> None:
+        self.text: list[int] = []
+        self._max_match = max_match
+        self._earliest = occurrence == "earliest"
+        # One table a length: n-gram -> position of the token that followed it.
+        self._follows: list[dict[tuple[int, ...], int]] = [{} for _ in range(max_match + 1)]
+        self._run = 0  # tokens since the last gap
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Append tokens to the text."""
+        text, tables, max_match = self.text, self._follows, self._max_match
+        for token in tokens:
+            end = len(text)
+            # Only now do the n-grams that end before this token have a continuation.
+            if token != GAP and self._run:
+                longest = min(self._run, max_match)
+                for n, table in zip(range(1, longest + 1), tables[1:], strict=False):
+                    gram = tuple(text[end - n : end])
+                    if self._earliest:
+                        table.setdefault(gram, end)
+                    else:
+                        table[gram] = end
+            text.append(token)
+            self._run = 0 if token == GAP else self._run + 1
+
+    def propose(self, min_match: int, limit: int) -> tuple[int, list[int]]:
+        """(match length, up to `limit` tokens that followed it); (0, []) where nothing matches.
+
+        The match is the longest suffix of the text, of at most `max_match` tokens, that occurred
+        before; its chosen occurrence supplies the continuation, which stops at a gap.
+        """
+        text = self.text
+        end = len(text)
+        for n in range(min(self._run, self._max_match), min_match - 1, -1):
+            start = self._follows[n].get(tuple(text[end - n :]))
+            if start is not None:
+                continuation = text[start : start + limit]
+                if GAP in continuation:
+                    continuation = continuation[: continuation.index(GAP)]
+                return n, continuation
+        return 0, []

@@ -1,0 +1,186 @@
+"""The candidate tree: built best-first, verified in one pass, accepted by a walk.
+
+Rows and nodes. A verification pass has one *row* per token: row 0 is the root (the last emitted
+token), row i + 1 is node i. All lists here are by row; a row's parent always comes before it.
+
+    tree = CandidateTree(root=42)
+    best_first(tree, expand, budget=63, max_depth=10)
+    tree.ancestry()           # (rows, rows) bool: what each row may see of the tree
+    accept(tree, choices)     # rows along the accepted path, root first
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recap.fusion import Ranked
+from recap.memory import Hit
+
+
+class Lookup(NamedTuple):
+    """What one expanded row had to offer: everything that its children's scores came from.
+
+    `share` is the part that the suffix and the runner-up take of a fused score, each in turn; the
+    rest is the memory's. Enough to say afterwards where a node came from (`recap.provenance`)
+    without spending time on it while drafting.
+    """
+
+    hits: Sequence[Hit]
+    weights: Sequence[float]
+    suffix_token: int = -1
+    suffix_match: int = 0
+    suffix_share: float = 0.0
+    runner_up: Ranked = []
+    runner_up_share: float = 0.0
+
+
+class CandidateTree:
+    """Tokens that one pass verifies, as parallel lists by row.
+
+    `token`, `parent` (-1 for the root), `depth` (0 for the root), `fused` (score among siblings),
+    `path` (estimated probability that the whole path is accepted; 1 for the root), and the two
+    tokens before the row's own on its path, `previous` and `before`, of which its keys are made.
+    Rows are added in the order of popping, so row - 1 is the pop order.
+
+    `lookups` maps an expanded row to its `Lookup`. `template` says that a fixed shape, not a
+    search, placed the nodes. `reason` is a fixed word for why there is little or nothing here.
+    """
+
+    __slots__ = (
+        "before",
+        "depth",
+        "fused",
+        "lookups",
+        "parent",
+        "path",
+        "previous",
+        "reason",
+        "template",
+        "token",
+        "_ancestry",
+    )
+
+    def __init__(self, root: int, previous: int = -1, before: int = -1) -> None:
+        self.token = [root]
+        self.parent = [-1]
+        self.depth = [0]
+        self.fused = [1.0]
+        self.path = [1.0]
+        self.previous = [previous]
+        self.before = [before]
+        self.lookups: dict[int, Lookup] = {}
+        self.template = False
+        self.reason: str | None = None
+        self._ancestry: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        """Number of rows: the root and the nodes."""
+        return len(self.token)
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes, without the root."""
+        return len(self.token) - 1
+
+    def add(self, parent: int, token: int, fused: float, path: float) -> int:
+        """Append a node under a row. Returns the node's row."""
+        self.token.append(token)
+        self.parent.append(parent)
+        self.depth.append(self.depth[parent] + 1)
+        self.fused.append(fused)
+        self.path.append(path)
+        self.previous.append(self.token[parent])
+        self.before.append(self.previous[parent])
+        return len(self.token) - 1
+
+    def truncate(self, nodes: int) -> None:
+        """Keep the first `nodes` nodes. Prefixes of the pop order are trees themselves."""
+        for values in (
+            self.token, self.parent, self.depth, self.fused, self.path, self.previous, self.before,
+        ):  # fmt: skip
+            del values[nodes + 1 :]
+        self.lookups = {row: found for row, found in self.lookups.items() if row <= nodes}
+
+    def ancestry(self) -> np.ndarray:
+        """(rows, rows) bool: entry [i, j] says that row j is row i or one of its ancestors.
+
+        Each row's ancestors are one integer's bits: its parent's and its own. Worked out once for
+        a tree of this size.
+        """
+        rows = len(self.token)
+        if self._ancestry is not None and len(self._ancestry) == rows:
+            return self._ancestry
+        width = (rows + 7) // 8
+        seen = [1]
+        for row in range(1, rows):
+            seen.append(seen[self.parent[row]] | 1 << row)
+        packed = b"".join([bits.to_bytes(width, "little") for bits in seen])
+        square = np.frombuffer(packed, np.uint8).reshape(rows, width)
+        self._ancestry = np.unpackbits(square, axis=1, count=rows, bitorder="little").view(bool)
+        return self._ancestry
+
+    def is_chain(self) -> bool:
+        """Whether every row's parent is the row before it."""
+        return all(parent == row - 1 for row, parent in enumerate(self.parent))
+
+
+#: Ranked continuations of a row: (token, fused score), best first.
+Expand = Callable[[int], Ranked]
+
+
+def best_first(
+    tree: CandidateTree,
+    expand: Expand,
+    *,
+    budget: int,
+    max_depth: int,
+    width: int = 8,
+    depth_factor: float = 1.0,
+) -> None:
+    """Grow the tree by its most probable candidates until it has `budget` nodes.
+
+    `expand(row)` is called once for each row that can have children, right after it was added; its
+    scores are non-increasing and sum to at most one. A child's path probability is its parent's
+    times `depth_factor` times its score, so no child beats its parent, and the result is the
+    `budget` most probable of all paths, closed under prefixes. Ties go to the lower rank among
+    siblings, then to the parent that was added first.
+
+    Only the next sibling of each family waits in the queue: a family's other candidates cannot come
+    before it.
+    """
+    heap: list[tuple[float, int, int, Any]] = []
+    push, pop = heapq.heappush, heapq.heappop
+    row = 0
+    while True:
+        if tree.depth[row] < max_depth:
+            ranked = expand(row)
+            if ranked:
+                push(heap, (-tree.path[row] * depth_factor * ranked[0][1], 0, row, ranked))
+        if not heap or tree.nodes >= budget:
+            return
+        negative, rank, parent, ranked = pop(heap)
+        token, fused = ranked[rank]
+        row = tree.add(parent, token, fused, -negative)
+        rank += 1
+        if rank < len(ranked) and rank < width:
+            score = -tree.path[parent] * depth_factor * ranked[rank][1]
+            push(heap, (score, rank, parent, ranked))
+
+
+def accept(tree: CandidateTree, choices: Sequence[int]) -> list[int]:
+    """Rows of the accepted path, root first: follow the child whose token is the row's choice.
+
+    `choices` is the target's greedy choice at each row. The choice of the last row on the path is
+    the bonus token. One pass suffices, since parents come before children and siblings differ.
+    """
+    path = [0]
+    current, wanted = 0, choices[0]
+    for row in range(1, len(tree)):
+        if tree.parent[row] == current and tree.token[row] == wanted:
+            path.append(row)
+            current, wanted = row, choices[row]
+    return path
