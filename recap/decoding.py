@@ -70,7 +70,7 @@ class Run:
         if do_sample:
             raise SettingsError(
                 "do_sample",
-                "only greedy decoding is supported; sampling would need other acceptance",
+                "only greedy decoding is supported, sampling is not",
             )
         if not isinstance(max_new_tokens, int) or not 1 <= max_new_tokens <= MAX_NEW_TOKENS:
             raise SettingsError("max_new_tokens", f"must be between 1 and {MAX_NEW_TOKENS}")
@@ -128,7 +128,7 @@ class Run:
             while not self._finished:
                 yield self._step()
         except GeneratorExit:
-            self._finish("cancelled")
+            self.cancel()
             raise
         except ContextError as error:
             self._finish("context", str(error))
@@ -136,6 +136,10 @@ class Run:
         except Exception as error:
             self._finish("error", str(error))
             raise
+
+    def cancel(self) -> None:
+        """End the run where it stands, unless it has ended already."""
+        self._finish("cancelled")
 
     def finish_all(self) -> Trace:
         """Decode to the end and return the trace."""

@@ -59,7 +59,7 @@ class Detokenizer:
         return decode(self._tokenizer, ids)
 
     def _is_byte(self, token: int) -> bool:
-        """Whether a byte-fallback token: a run of those may still turn out to be no UTF-8 at all."""
+        """Whether a byte-fallback token: a run of those may yet turn out to be no UTF-8."""
         spelled = self._tokenizer.convert_ids_to_tokens(token)
         return bool(spelled and _BYTE_TOKEN.fullmatch(spelled))
 

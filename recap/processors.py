@@ -59,8 +59,8 @@ class RowProcessors:
         for processor in self._processors:
             if not isinstance(processor, STATELESS) and not getattr(processor, "stateless", False):
                 raise ProcessorError(
-                    f"The logits processor {type(processor).__name__} cannot be applied to each row "
-                    "of a candidate tree. Remove it, or decode with generate() alone."
+                    f"The logits processor {type(processor).__name__} cannot be applied to each "
+                    "row of a candidate tree. Remove it, or decode with generate() alone."
                 )
 
     def __bool__(self) -> bool:

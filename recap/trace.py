@@ -42,7 +42,7 @@ SCHEMA: dict[str, str] = {
     "step.nodes.parent": "node number of the parent, -1 for the root",
     "step.nodes.depth": "1 for a child of the root",
     "step.nodes.orders": "bitmask of the orders whose entry holds the token (1, 2, 4)",
-    "step.nodes.primary": "order with the largest part of the fused score; 0 where no order has one",
+    "step.nodes.primary": "order with the largest part of the fused score; 0 where none has one",
     "step.nodes.weights": "parts of the fused score: w_n p_n(t) for n = 1, 2, 3, carried included",
     "step.nodes.fused": "fused score among siblings, in [0, 1]",
     "step.nodes.path": "path score: estimated probability that the path is accepted",
@@ -177,6 +177,14 @@ class Trace:
     def passes(self) -> int:
         """Verification passes; the prefill is not one."""
         return len(self.steps)
+
+    @property
+    def emitted(self) -> list[Emitted]:
+        """Every token of the answer with its source, the prefill's first."""
+        if not self.token_ids:
+            return []
+        first = Emitted(self.prefill["first_token"], "prefill", self.prefill["top2"])
+        return [first, *(token for step in self.steps for token in step.emitted)]
 
     @property
     def mat(self) -> float | None:

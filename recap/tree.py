@@ -34,7 +34,7 @@ class Lookup(NamedTuple):
     suffix_token: int = -1
     suffix_match: int = 0
     suffix_share: float = 0.0
-    runner_up: Ranked = []
+    runner_up: Sequence[tuple[int, float]] = ()
     runner_up_share: float = 0.0
 
 
@@ -51,6 +51,7 @@ class CandidateTree:
     """
 
     __slots__ = (
+        "_ancestry",
         "before",
         "depth",
         "fused",
@@ -61,7 +62,6 @@ class CandidateTree:
         "reason",
         "template",
         "token",
-        "_ancestry",
     )
 
     def __init__(self, root: int, previous: int = -1, before: int = -1) -> None:

@@ -30,6 +30,8 @@ class Method:
     summary: str
     drafter: Callable[[PersistentMemory, Settings], Drafter]
     defaults: dict[str, Any] = field(default_factory=dict)
+    #: Whether it keeps anything across requests.
+    remembers: bool = True
 
     def settings(self, base: Settings | None = None, **changes: Any) -> Settings:
         """This method's own settings: `base`, its defaults, then `changes`."""
@@ -69,6 +71,7 @@ METHODS: dict[str, Method] = {
             "Prompt lookup",
             "Copies what followed the last time the text ended like this.",
             PromptLookupDrafter,
+            remembers=False,
         ),
         Method(
             "autoregressive",
@@ -76,6 +79,7 @@ METHODS: dict[str, Method] = {
             "One token a pass: no speculation at all.",
             AutoregressiveDrafter,
             {"budget": 0},
+            remembers=False,
         ),
     )
 }

@@ -36,8 +36,9 @@ class Outcome:
 
     `own`, `previous`, `before`: the tokens of each row's keys (`GAP` where there is none); `rows`
     the predictions there; `path` the accepted rows, root first; `emitted` the tokens that the pass
-    added to the text; `chooser` the row that chose the last of them; `step` counts passes from 0, and is `SEED_STEP` for the prefill, whose rows
-    are the prompt's last text rows and whose `path` is all of them.
+    added to the text; `chooser` the row that chose the last of them; `step` counts passes from 0,
+    and is `SEED_STEP` for the prefill, whose rows are the prompt's last text rows and whose `path`
+    is all of them.
     """
 
     own: Sequence[int]

@@ -49,7 +49,8 @@ def make_target(
     adapter = ADAPTERS.get(family)
     if adapter is None:
         raise ModelError(
-            f"Models of type {family!r} are not supported. Supported: {', '.join(sorted(ADAPTERS))}."
+            f"Models of type {family!r} are not supported. "
+            f"Supported: {', '.join(sorted(ADAPTERS))}."
         )
     if image_processor is not None:
         kwargs["image_processor"] = image_processor

@@ -62,6 +62,13 @@ class Request:
         self.prompt_length = len(self.ids)
         self.text = [GAP if token in self.placeholders else token for token in self.ids]
 
+    def twin(self) -> Request:
+        """The same prompt, to be decoded on its own. Only before the prefill."""
+        assert self.cache is None, "a request can be doubled only before its prefill"
+        return Request(
+            list(self.ids), self.placeholders, dict(self.inputs), self.prompt, self.image
+        )
+
     def append(self, tokens: Sequence[int]) -> None:
         """Add emitted tokens."""
         self.ids.extend(tokens)

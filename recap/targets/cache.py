@@ -44,7 +44,8 @@ class _BlockLayer(DynamicLayer):
         end = self._length + key_states.shape[-2]
         if end > self.capacity:
             self._grow(key_states, value_states, end)
-        assert self._key_buffer is not None and self._value_buffer is not None
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
         self._key_buffer[:, :, self._length : end] = key_states
         self._value_buffer[:, :, self._length : end] = value_states
         self._set_length(end)
@@ -61,7 +62,8 @@ class _BlockLayer(DynamicLayer):
     def keep(self, base: int, rows: torch.Tensor | None, count: int) -> None:
         """Keep `count` rows behind `base`: the first ones, or those of `rows`, moved up."""
         if rows is not None:
-            assert self._key_buffer is not None and self._value_buffer is not None
+            assert self._key_buffer is not None
+            assert self._value_buffer is not None
             for buffer in (self._key_buffer, self._value_buffer):
                 # index_select copies first, so that moving rows onto each other is safe.
                 buffer[:, :, base : base + count] = buffer.index_select(2, rows)
@@ -69,7 +71,8 @@ class _BlockLayer(DynamicLayer):
 
     def _set_length(self, length: int) -> None:
         self._length = length
-        assert self._key_buffer is not None and self._value_buffer is not None
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
         self.keys = self._key_buffer[:, :, :length]
         self.values = self._value_buffer[:, :, :length]
 

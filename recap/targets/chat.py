@@ -8,6 +8,7 @@ it is cut inside the spelling and tokenised in parts, which leaves ordinary text
 from __future__ import annotations
 
 import hashlib
+import itertools
 from typing import Any
 
 from recap.errors import PromptError
@@ -35,7 +36,7 @@ def encode_chat(tokenizer: Any, prompt: str, *, with_image: bool) -> list[int]:
     if not slot:
         raise PromptError("The chat template drops what a person types.")
     cuts = [0, *spelled, len(prompt)]
-    parts = [prompt[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    parts = [prompt[start:end] for start, end in itertools.pairwise(cuts)]
     parts[0], parts[-1] = before + parts[0], parts[-1] + after
     ids = [token for part in parts for token in _encode(tokenizer, part)]
     special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
@@ -46,7 +47,7 @@ def encode_chat(tokenizer: Any, prompt: str, *, with_image: bool) -> list[int]:
 
 
 def clean(prompt: str) -> str:
-    """The prompt without what no tokenizer can encode. Raises `PromptError` for none or too much."""
+    """The prompt without what no tokenizer can encode. Raises `PromptError`."""
     if not isinstance(prompt, str):
         raise PromptError("The prompt must be text.")
     if len(prompt) > MAX_CHARACTERS:

@@ -1,0 +1,8 @@
+"""`python -m recap run|race|inspect`."""
+
+import sys
+
+from recap.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

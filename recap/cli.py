@@ -1,0 +1,261 @@
+"""The command line: `python -m recap run|race|inspect`.
+
+Text goes to stdout as it streams, everything about the run to stderr. With `--json` the last line
+of stdout is one ASCII JSON object. Bad arguments, unreadable pictures and models that cannot be
+loaded end with one line on stderr and exit status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from recap.errors import RecapError
+from recap.inspection import render_trace
+from recap.trace import Trace
+
+_PHASES = ("prefill", "draft", "verify", "commit", "observe", "total")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.command(arguments)
+    except RecapError as error:
+        print(f"recap: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("recap: stopped", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m recap",
+        description="Speculative decoding with RECAP. Greedy only: a model's penalties and "
+        "sampling defaults are neutralised, so every method gives the same text.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="answer one prompt and say how it was decoded")
+    _add_request(run)
+    run.add_argument("--method", default="recap", help="drafting method (default: recap)")
+    run.add_argument("--budget", type=int, help="nodes in the candidate tree")
+    run.add_argument("--trace", metavar="FILE", help="save the trace as JSON")
+    run.set_defaults(command=_run)
+
+    race = commands.add_parser("race", help="several methods on one prompt, by their compute time")
+    _add_request(race)
+    race.add_argument(
+        "--methods",
+        default="recap,recap-plus,token-recycling,prompt-lookup,autoregressive",
+        help="comma-separated methods (default: all)",
+    )
+    race.add_argument("--budget", type=int, help="nodes in the candidate tree, for every method")
+    race.set_defaults(command=_race)
+
+    inspect = commands.add_parser("inspect", help="print a saved trace as readable trees")
+    inspect.add_argument("trace", metavar="TRACE", help="a file written by run --trace")
+    inspect.add_argument("--step", type=int, help="only this step")
+    inspect.set_defaults(command=_inspect)
+    return parser
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompt", required=True, help="what to ask")
+    parser.add_argument("--image", metavar="FILE", help="a picture, for models that see")
+    parser.add_argument(
+        "--model",
+        help="demo (the bundled model, default), tiny-random, a folder or a Hugging Face id",
+    )
+    parser.add_argument("--max-new-tokens", type=int, default=200, help="default: 200")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16, float64")
+    parser.add_argument("--threads", type=int, help="CPU threads for torch")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object on stdout")
+
+
+def _load(arguments: argparse.Namespace) -> Any:
+    """The target that was asked for; the bundled one by default."""
+    import torch
+    from transformers.utils import logging
+
+    from recap.targets import TINY_RANDOM, demo_path, load_target
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if arguments.threads is not None:
+        if arguments.threads < 1:
+            raise RecapError(f"--threads must be at least 1, got {arguments.threads}.")
+        torch.set_num_threads(arguments.threads)
+    name = arguments.model
+    if name is None:
+        name = "demo"
+        if not (demo_path() / "config.json").is_file():
+            _note("The bundled model is not there; using a small random one that says nonsense.")
+            name = TINY_RANDOM
+    return load_target(name, device=arguments.device, dtype=arguments.dtype)
+
+
+def _picture(arguments: argparse.Namespace) -> Any:
+    if arguments.image is None:
+        return None
+    from recap.targets.images import load_image
+
+    return load_image(arguments.image)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from recap.drafters import get_method
+    from recap.session import Session
+
+    method = get_method(arguments.method)
+    changes = {} if arguments.budget is None else {"budget": arguments.budget}
+    settings = method.settings(**changes)
+    picture = _picture(arguments)
+    target = _load(arguments)
+    run = Session(target).run(
+        arguments.prompt,
+        picture,
+        method.name,
+        settings=settings,
+        max_new_tokens=arguments.max_new_tokens,
+    )
+    try:
+        _stream(run)
+    finally:
+        if arguments.trace:
+            _save(arguments.trace, run.trace.save)
+    _summarize(run.trace)
+    if arguments.json:
+        print(json.dumps(_summary(run.trace)))
+    return 0
+
+
+def _stream(run: Any) -> None:
+    """Print the answer as it grows."""
+    printed = 0
+
+    def show() -> None:
+        nonlocal printed
+        text = run.trace.text
+        if len(text) > printed:
+            _write(text[printed:])
+            printed = len(text)
+
+    run.prefill()
+    show()
+    for _ in run.steps():
+        show()
+    _write("\n")
+
+
+def _write(text: str) -> None:
+    """Write text to stdout whatever its encoding is."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def _summary(trace: Trace) -> dict[str, Any]:
+    return {
+        "text": trace.text,
+        "token_ids": trace.token_ids,
+        "passes": trace.passes,
+        "emitted": len(trace.token_ids),
+        "mat": trace.mat,
+        "seconds": {phase: round(trace.seconds[phase], 6) for phase in _PHASES},
+        "model": trace.model,
+        "device": trace.device,
+        "dtype": trace.dtype,
+        "method": trace.method,
+        "finish": trace.finish,
+    }
+
+
+def _summarize(trace: Trace) -> None:
+    seconds = trace.seconds
+    rate = trace.tokens_per_second
+    _note(
+        f"{trace.model} on {trace.device}, {trace.dtype}; {trace.method}; greedy, penalties neutral"
+    )
+    _note(
+        f"{len(trace.token_ids)} tokens in {trace.passes} passes"
+        + (f", MAT {trace.mat:.2f}" if trace.mat else "")
+        + (f", {rate:.1f} tokens/s without prefill" if rate else "")
+        + f", ended by {trace.finish}"
+        + (f" ({trace.message})" if trace.message else "")
+    )
+    _note("seconds: " + ", ".join(f"{phase} {seconds[phase]:.3f}" for phase in _PHASES))
+
+
+def _race(arguments: argparse.Namespace) -> int:
+    from recap.drafters import get_method
+    from recap.session import Session
+
+    methods = [name.strip() for name in arguments.methods.split(",") if name.strip()]
+    settings = {}
+    if arguments.budget is not None:
+        settings = {
+            name: get_method(name).settings(budget=arguments.budget)
+            for name in methods
+            if name != "autoregressive"
+        }
+    for name in methods:
+        get_method(name)
+    picture = _picture(arguments)
+    race = Session(_load(arguments)).race(
+        arguments.prompt,
+        picture,
+        methods,
+        settings=settings,
+        max_new_tokens=arguments.max_new_tokens,
+    )
+    for lane, step in race.steps():
+        if step is not None and lane.finished:
+            _note(f"{lane.name} finished at {lane.clock:.3f} s")
+    comparison = race.comparison()
+    _write(race.lanes[0].run.trace.text + "\n")
+    print(f"\n{'method':<16} {'seconds':>8} {'speed-up':>8} {'MAT':>6} {'passes':>6}  identical")
+    for name, row in comparison.items():
+        speedup = f"{row['speedup']:.2f}x" if row["speedup"] else "-"
+        mat = f"{row['mat']:.2f}" if row["mat"] else "-"
+        print(
+            f"{name:<16} {row['seconds']:>8.3f} {speedup:>8} {mat:>6} {row['passes']:>6}  "
+            + _identity(row["identical"])
+        )
+    if arguments.json:
+        lanes = {lane.name: _summary(lane.run.trace) for lane in race.lanes}
+        print(json.dumps({"lanes": lanes, "comparison": comparison}))
+    return 0
+
+
+def _identity(identical: dict[str, Any]) -> str:
+    difference = identical["first_difference"]
+    if difference is None:
+        return f"{identical['compared']}/{identical['compared']} with {identical['with']}"
+    return f"differs from {identical['with']} at token {difference['position']}"
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    trace = Trace.load(arguments.trace)
+    if arguments.step is not None and not 0 <= arguments.step < trace.passes:
+        raise RecapError(f"--step must be between 0 and {trace.passes - 1}, got {arguments.step}.")
+    _write(render_trace(trace, arguments.step))
+    return 0
+
+
+def _save(path: str, write: Callable[[str], None]) -> None:
+    try:
+        write(path)
+    except OSError as error:
+        raise RecapError(f"'{Path(path).name}' cannot be written: {error.strerror}.") from None
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
