@@ -88,6 +88,7 @@ class Run:
         self._stop = tuple(stop)
         self._drafter: Drafter = chosen.start(self.memory, self.settings)
         self._detokenizer = Detokenizer(target.tokenizer) if target.tokenizer else None
+        self._known: set[int] = set()
         self._alone = False
         self._finished = False
         self.trace = self._new_trace(chosen.name)
@@ -347,15 +348,15 @@ class Run:
         if tokenizer is None:
             return
         shown = {step.root, *step.nodes.token, *step.rows["choice"]}
-        shown.update(*step.rows["ids"], *(entry["ids"] for entry in step.entries))
-        shown.update(*step.nodes.key, [emitted.token for emitted in step.emitted])
-        for token in shown:
-            if str(token) not in known and token >= 0:
-                spelled = token_bytes(tokenizer, token)
-                known[str(token)] = {
-                    "text": spelled.decode("utf-8", "replace"),
-                    "bytes": spelled.hex(),
-                }
+        shown.update(*step.rows["ids"], *step.entries.ids, *step.nodes.key)
+        shown.update(emitted.token for emitted in step.emitted)
+        for token in shown - self._known:
+            spelled = token_bytes(tokenizer, token) if token >= 0 else b""
+            known[str(token)] = {
+                "text": spelled.decode("utf-8", "replace"),
+                "bytes": spelled.hex(),
+            }
+        self._known |= shown
 
 
 def describe_image(image: Any) -> dict[str, Any] | None:

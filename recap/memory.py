@@ -72,7 +72,8 @@ def predictions_from_rows(
     ids: np.ndarray, probs: np.ndarray, request: int, step: int
 ) -> list[Prediction]:
     """Predictions of all rows of a pass at once. `ids` and `probs` are (rows, K)."""
-    probs = probs.astype(np.float64)
+    # Eight digits are more than the fusion can tell apart, and keep saved traces short.
+    probs = np.round(probs.astype(np.float64), 8)
     columns = probs.shape[1]
     total = np.maximum(probs.sum(1, keepdims=True), 1e-300)
     if columns > 1:
@@ -92,21 +93,23 @@ def blend(new: Prediction, old: Prediction, keep: float) -> Prediction:
 
     So an entry remembers that its continuations differ. K is the longer of the two.
     """
+    return _fold([old, new], keep)
+
+
+def _fold(series: Sequence[Prediction], keep: float) -> Prediction:
+    """Blend predictions one after the other, oldest first."""
     fresh = 1.0 - keep
-    if new.ids == old.ids:
-        probs = tuple([fresh * p + keep * o for p, o in zip(new.probs, old.probs, strict=True)])
-        if all(map(float.__ge__, probs, probs[1:])):  # still sorted: the common case
-            return Prediction(
-                new.ids, probs, concentration_of(probs), probs[0], new.request, new.step
-            )
-    mixed = dict(zip(new.ids, [fresh * p for p in new.probs], strict=True))
-    for token, p in zip(old.ids, old.probs, strict=True):
-        mixed[token] = mixed.get(token, 0.0) + keep * p
-    count = max(len(new.ids), len(old.ids))
-    # Sorting is stable, so among equals the new prediction's own order stands.
-    top = sorted(mixed.items(), key=_probability, reverse=True)[:count]
-    ids, probs = zip(*top, strict=True)
-    return Prediction(ids, probs, concentration_of(probs), probs[0], new.request, new.step)
+    ids, probs = series[0].ids, series[0].probs
+    for new in series[1:]:
+        mixed = dict(zip(new.ids, [fresh * p for p in new.probs], strict=True))
+        get = mixed.get
+        for token, p in zip(ids, probs, strict=True):
+            mixed[token] = get(token, 0.0) + keep * p
+        # Sorting is stable, so among equals the newer prediction's own order stands.
+        top = sorted(mixed.items(), key=_probability, reverse=True)
+        ids, probs = zip(*top[: max(len(new.ids), len(ids))], strict=True)
+    last = series[-1]
+    return Prediction(ids, probs, concentration_of(probs), probs[0], last.request, last.step)
 
 
 def _probability(item: tuple[int, float]) -> float:
@@ -173,7 +176,7 @@ class PredictionStore:
         """The prediction under this key, or None."""
         entry = self._entries.get(key)  # type: ignore[arg-type]
         if type(entry) is list:
-            entry = self._entries[key] = self._fold(entry)  # type: ignore[index]
+            entry = self._entries[key] = _fold(entry, self._keep)  # type: ignore[index]
         return entry  # type: ignore[return-value]
 
     def write(self, key: int, prediction: Prediction) -> bool:
@@ -191,7 +194,7 @@ class PredictionStore:
         elif type(entry) is list:
             entry.append(prediction)
             if len(entry) > self._MAX_PENDING:
-                entries[key] = self._fold(entry)
+                entries[key] = _fold(entry, self._keep)
         else:
             entries[key] = [entry, prediction]  # type: ignore[list-item]
         return True
@@ -224,12 +227,6 @@ class PredictionStore:
         twin = PredictionStore(self._capacity, self._keep)
         twin._entries = OrderedDict(self.items())
         return twin
-
-    def _fold(self, pending: list[Prediction]) -> Prediction:
-        result = pending[0]
-        for prediction in pending[1:]:
-            result = blend(prediction, result, self._keep)
-        return result
 
     def _evict(self) -> None:
         while len(self._entries) > self._capacity:
@@ -272,6 +269,11 @@ class PersistentMemory:
 
     One method's memory of one session. `tokenizer` is a fingerprint: a saved state is refused by a
     memory for another tokenizer or vocabulary, since its ids would mean other words.
+
+    Orders 2 and 3 are what RECAP+ carries over. A request's own entries join them when the next
+    request begins (or when the memory is read as a whole): until then they are its own, and a run
+    that is closed in the middle needs no clean-up. A request that still runs at that moment leaves
+    what it has learnt so far.
     """
 
     def __init__(self, vocabulary: int, tokenizer: str = "", capacity: int = 262_144) -> None:
@@ -279,30 +281,47 @@ class PersistentMemory:
         self.tokenizer = tokenizer
         self.requests = 0
         self.stores = {order: PredictionStore(capacity) for order in (1, 2, 3)}
+        self._unsettled: dict[int, PredictionStore] = {}
 
     def begin_request(self, settings: Settings) -> int:
         """Apply a request's settings to the stores. Returns the request's number, from 1."""
+        self.settle()
         for store in self.stores.values():
             store.configure(settings.persistent_capacity, settings.blend)
         self.requests += 1
         return self.requests
 
+    def carry_over(self, local: dict[int, PredictionStore]) -> None:
+        """Let a request's own stores join the persistent ones at the next `settle`."""
+        self._unsettled = local
+
+    def settle(self) -> None:
+        """Write what the last request left under orders 2 and 3 to the persistent stores."""
+        local, self._unsettled = self._unsettled, {}
+        for order, store in local.items():
+            for key, prediction in store.items():
+                self.stores[order].write(key, prediction)
+
     def clear(self) -> None:
         """Forget everything."""
+        self._unsettled = {}
         for store in self.stores.values():
             store.clear()
         self.requests = 0
 
     def entries(self) -> dict[int, int]:
         """Number of entries by order."""
+        self.settle()
         return {order: len(store) for order, store in self.stores.items()}
 
     def nbytes(self) -> dict[int, int]:
         """Bytes held by order, roughly."""
+        self.settle()
         return {order: store.nbytes() for order, store in self.stores.items()}
 
     def copy(self) -> PersistentMemory:
         """An independent copy, for a lane of a race."""
+        self.settle()
         twin = PersistentMemory(self.vocabulary, self.tokenizer)
         twin.requests = self.requests
         twin.stores = {order: store.copy() for order, store in self.stores.items()}
@@ -310,6 +329,7 @@ class PersistentMemory:
 
     def state_dict(self) -> dict[str, Any]:
         """The whole memory as plain CPU data (numbers, strings and NumPy arrays)."""
+        self.settle()
         return {
             "version": STATE_VERSION,
             "vocabulary": self.vocabulary,
@@ -334,6 +354,7 @@ class PersistentMemory:
                     f"This memory was saved with {name} {have!r}, but the model needs {want!r}. "
                     "Start with an empty memory instead."
                 )
+        self._unsettled = {}
         self.requests = int(state["requests"])
         for order, store in self.stores.items():
             store.load(state["orders"][order])
@@ -342,32 +363,29 @@ class PersistentMemory:
 class RequestMemory:
     """All that one request can look up: its own orders 2 and 3, and the persistent memory.
 
-    Order 1 reads and writes the persistent store at once. With `carry` > 0, orders 2 and 3 are
-    written to their persistent stores as well, and a lookup returns both the request's own entry
-    and, where an earlier request wrote it, the carried one.
+    Order 1 reads and writes the persistent store at once. With `carry` > 0, a lookup returns both
+    the request's own 2- and 3-token entry and the one that earlier requests left.
     """
 
     def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
         self.request = persistent.begin_request(settings)
         self.settings = settings
         self.keys = KeySpace(persistent.vocabulary)
-        self._persistent = persistent
         local = {
             order: PredictionStore(settings.local_capacity, settings.blend)
             for order in settings.orders
             if order > 1
         }
-        self._local = local
         # (order, carried, store), longest key first: the order in which hits are returned.
         self._readers: list[tuple[int, bool, PredictionStore]] = []
-        self._writers: dict[int, list[PredictionStore]] = {}
+        self._writers: dict[int, PredictionStore] = {}
         for order in sorted(settings.orders, reverse=True):
-            own = local[order] if order > 1 else persistent.stores[1]
+            own = self._writers[order] = local[order] if order > 1 else persistent.stores[1]
             self._readers.append((order, False, own))
-            self._writers[order] = [own]
             if order > 1 and settings.carry:
                 self._readers.append((order, True, persistent.stores[order]))
-                self._writers[order].append(persistent.stores[order])
+        if settings.carry:
+            persistent.carry_over(local)
 
     def lookup(self, own: int, previous: int, before: int) -> list[Hit]:
         """The entries under the last one, two and three tokens, longest key first.
@@ -390,8 +408,7 @@ class RequestMemory:
             key = packed[order]
             if key is not None:
                 prediction = store.get(key)
-                # What this request wrote is its own entry already; carried means from before.
-                if prediction is not None and not (carried and prediction.request == self.request):
+                if prediction is not None:
                     hits.append(Hit(order, carried, prediction))
         return hits
 
@@ -404,25 +421,25 @@ class RequestMemory:
         rows: Iterable[int],
         seeding: bool = False,
     ) -> dict[int, list[int]]:
-        """Write rows under their keys, in the order of `rows`: later ones win.
+        """Write rows under their keys; of the rows with one key, the last in `rows` wins.
 
         `own`, `previous`, `before` are (rows,) token lists, as in `lookup`. With `seeding`, an
         entry of a persistent store that decoding wrote is left alone. Returns, by order, the rows
-        whose key was there before.
+        whose key was there before the pass.
         """
         overwritten: dict[int, list[int]] = {order: [] for order in self._writers}
         packed = _pack_columns(own, previous, before, self.keys.vocabulary)
-        rows = list(rows)
-        for order, stores in self._writers.items():
+        backwards = list(rows)[::-1]
+        for order, store in self._writers.items():
             keys, repeated = packed[order], overwritten[order]
-            for index, store in enumerate(stores):
-                write = (
-                    store.seed if seeding and store is not self._local.get(order) else store.write
-                )
-                for row in rows:
-                    key = keys[row]
-                    if key >= 0 and write(key, predictions[row]) and not index:
-                        repeated.append(row)
+            write = store.seed if seeding and order == 1 else store.write
+            last: dict[int, int] = {}
+            for row in backwards:
+                last.setdefault(keys[row], row)
+            last.pop(-1, None)
+            for key, row in reversed(last.items()):
+                if write(key, predictions[row]):
+                    repeated.append(row)
         return overwritten
 
     def entries(self) -> dict[str, int]:

@@ -22,10 +22,10 @@ class Provenance(NamedTuple):
 
     orders: int
     primary: int
-    weights: list[float]
+    weights: tuple[float, ...]
     source: str
     supplier: str
-    key: list[int]
+    key: tuple[int, ...]
 
 
 def provenance(tree: CandidateTree, row: int) -> Provenance:
@@ -54,8 +54,8 @@ def provenance(tree: CandidateTree, row: int) -> Provenance:
         if part > best:
             best, supplier = part, kind
     source = "template" if tree.template else kinds.pop() if len(kinds) == 1 else "mixed"
-    key = [tree.before[parent], tree.previous[parent], tree.token[parent]][3 - longest :]
-    return Provenance(orders, primary, parts, source, supplier, key if longest else [])
+    key = (tree.before[parent], tree.previous[parent], tree.token[parent])[3 - longest :]
+    return Provenance(orders, primary, tuple(parts), source, supplier, key)
 
 
 def _other_parts(found: Lookup, token: int) -> list[tuple[str, float]]:

@@ -13,10 +13,10 @@ import numpy as np
 from recap.drafters.base import Learned, Rows
 from recap.provenance import Provenance, provenance
 from recap.settings import Settings
-from recap.trace import Emitted, Nodes, Step
+from recap.trace import Emitted, Entries, Lookups, Nodes, Step
 from recap.tree import CandidateTree
 
-_DIGITS = 6
+_DIGITS = 8
 
 
 def record_step(
@@ -49,6 +49,9 @@ def record_step(
             "top2": _rounded(rows.top2),
         },
         lookups=lookups,
+        expanded=list(tree.lookups),
+        suffix=_suffix(tree),
+        runner_up=_runner_up(tree),
         entries=entries,
         writes={
             str(order): {"new": learned.written.get(order, 0), "overwritten": list(rows_)}
@@ -74,9 +77,9 @@ def _nodes(tree: CandidateTree, path: list[int], origins: list[Provenance]) -> N
         depth=tree.depth[1:],
         orders=[origin.orders for origin in origins],
         primary=[origin.primary for origin in origins],
-        weights=[[round(part, _DIGITS) for part in origin.weights] for origin in origins],
-        fused=[round(score, _DIGITS) for score in tree.fused[1:]],
-        path=[round(score, _DIGITS) for score in tree.path[1:]],
+        weights=list(map(tuple, _rounded([origin.weights for origin in origins]))),
+        fused=_rounded(tree.fused[1:]),
+        path=_rounded(tree.path[1:]),
         pop=list(range(tree.nodes)),
         source=[origin.source for origin in origins],
         key=[origin.key for origin in origins],
@@ -84,59 +87,57 @@ def _nodes(tree: CandidateTree, path: list[int], origins: list[Provenance]) -> N
     )
 
 
-def _lookups(
-    tree: CandidateTree, settings: Settings
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(what each expanded row found, the predictions that were hit, each once)."""
+def _lookups(tree: CandidateTree, settings: Settings) -> tuple[Lookups, Entries]:
+    """What each expanded row hit, and the predictions that were hit, each once."""
+    found, entries = Lookups(), Entries()
     numbers: dict[int, int] = {}
-    entries: list[dict[str, Any]] = []
-    lookups = []
-    discount = settings.carry
-    for row, found in sorted(tree.lookups.items()):
-        hits = []
-        for hit, weight in zip(found.hits, found.weights, strict=True):
+    own = settings.specificity
+    carried = tuple(settings.carry * s for s in own)
+    for row, lookup in tree.lookups.items():
+        for hit, weight in zip(lookup.hits, lookup.weights, strict=True):
             prediction = hit.prediction
-            number = numbers.setdefault(id(prediction), len(entries))
-            if number == len(entries):
-                entries.append(
-                    {
-                        "ids": list(prediction.ids),
-                        "probs": [round(p, _DIGITS) for p in prediction.probs],
-                        "concentration": round(prediction.concentration, _DIGITS),
-                        "confidence": round(prediction.confidence, _DIGITS),
-                        "request": prediction.request,
-                        "step": prediction.step,
-                    }
-                )
-            specificity = settings.specificity[hit.order - 1]
-            hits.append(
-                {
-                    "order": hit.order,
-                    "carried": hit.carried,
-                    "entry": number,
-                    "specificity": specificity * discount if hit.carried else specificity,
-                    "weight": round(weight, _DIGITS),
-                }
-            )
-        lookup: dict[str, Any] = {"row": row, "hits": hits, "misses": [], "suffix": None,
-                                  "runner_up": None}  # fmt: skip
-        own = {hit.order for hit in found.hits if not hit.carried}
-        if found.hits or not found.suffix_token >= 0:
-            lookup["misses"] = [order for order in settings.orders if order not in own]
-        if found.suffix_token >= 0:
-            lookup["suffix"] = {
-                "token": found.suffix_token,
-                "match": found.suffix_match,
-                "share": round(found.suffix_share, _DIGITS),
-            }
-        if found.runner_up:
-            lookup["runner_up"] = {
-                "ids": [token for token, _ in found.runner_up],
-                "probs": [round(p, _DIGITS) for _, p in found.runner_up],
-                "share": round(found.runner_up_share, _DIGITS),
-            }
-        lookups.append(lookup)
-    return lookups, entries
+            number = numbers.get(id(prediction))
+            if number is None:
+                number = numbers[id(prediction)] = len(entries.ids)
+                # Tuples of a prediction are immutable and shared as they are.
+                entries.ids.append(prediction.ids)
+                entries.probs.append(prediction.probs)
+                entries.concentration.append(prediction.concentration)
+                entries.confidence.append(prediction.confidence)
+                entries.request.append(prediction.request)
+                entries.step.append(prediction.step)
+            found.row.append(row)
+            found.order.append(hit.order)
+            found.carried.append(hit.carried)
+            found.entry.append(number)
+            found.specificity.append((carried if hit.carried else own)[hit.order - 1])
+            found.weight.append(weight)
+    found.weight = _rounded(found.weight)
+    return found, entries
+
+
+def _suffix(tree: CandidateTree) -> list[dict[str, Any]]:
+    return [
+        {
+            "row": row,
+            "token": found.suffix_token,
+            "match": found.suffix_match,
+            "share": found.suffix_share,
+        }
+        for row, found in tree.lookups.items()
+        if found.suffix_token >= 0
+    ]
+
+
+def _runner_up(tree: CandidateTree) -> dict[str, Any] | None:
+    found = tree.lookups.get(0)
+    if found is None or not found.runner_up:
+        return None
+    return {
+        "ids": [token for token, _ in found.runner_up],
+        "probs": [p for _, p in found.runner_up],
+        "share": found.runner_up_share,
+    }
 
 
 def _emitted(
@@ -151,5 +152,6 @@ def _emitted(
     return result
 
 
-def _rounded(values: np.ndarray) -> list[Any]:
-    return np.round(np.nan_to_num(values.astype(np.float64)), _DIGITS).tolist()
+def _rounded(values: Any) -> list[Any]:
+    """Numbers as they are shown and saved: finite, of a few digits."""
+    return np.round(np.nan_to_num(np.asarray(values, np.float64)), _DIGITS).tolist()

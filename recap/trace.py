@@ -51,10 +51,14 @@ SCHEMA: dict[str, str] = {
     "step.nodes.key": "the longest matched key behind it, as token ids; empty where none matched",
     "step.nodes.state": "accepted | rejected (its parent was accepted) | unreached (it was not)",
     "step.rows": "what the target said: ids and probs (rows x K), choice and top2 a row",
-    "step.lookups": "by expanded row: hits (entry number, order, carried, weight, specificity), "
-    "misses (orders), suffix and runner-up with their share",
-    "step.entries": "the predictions that were hit, each once: ids, probs, concentration, "
-    "confidence, writer request and step (-1: the prompt)",
+    "step.lookups": "parallel arrays, one entry a hit: the expanded row, the order, whether "
+    "carried, the number of the entry in step.entries, its specificity and its weight",
+    "step.expanded": "rows that were looked up; an order without a hit there has missed",
+    "step.suffix": "rows where the suffix match took part: row, token, match length, share of the "
+    "fused score",
+    "step.runner_up": "the root's runners-up: ids, probs, share; null where there were none",
+    "step.entries": "parallel arrays, the predictions that were hit, each once: ids, probs, "
+    "concentration, confidence, and who wrote it: request, step (-1: the prompt)",
     "step.writes": "by order: keys written anew (new) and rows that overwrote a key (overwritten)",
     "step.emitted": "tokens added to the text: token, source, top2 log-probabilities of their row",
     "step.accepted_length": "tokens really emitted: normally matched + 1",
@@ -74,16 +78,46 @@ class Nodes:
     depth: list[int] = field(default_factory=list)
     orders: list[int] = field(default_factory=list)
     primary: list[int] = field(default_factory=list)
-    weights: list[list[float]] = field(default_factory=list)
+    weights: list[tuple[float, ...]] = field(default_factory=list)
     fused: list[float] = field(default_factory=list)
     path: list[float] = field(default_factory=list)
     pop: list[int] = field(default_factory=list)
     source: list[str] = field(default_factory=list)
-    key: list[list[int]] = field(default_factory=list)
+    key: list[tuple[int, ...]] = field(default_factory=list)
     state: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.token)
+
+
+@dataclass(slots=True)
+class Lookups:
+    """What every expanded row hit, one entry a hit; see `SCHEMA`."""
+
+    row: list[int] = field(default_factory=list)
+    order: list[int] = field(default_factory=list)
+    carried: list[bool] = field(default_factory=list)
+    entry: list[int] = field(default_factory=list)
+    specificity: list[float] = field(default_factory=list)
+    weight: list[float] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(slots=True)
+class Entries:
+    """The predictions that a step's lookups hit, each once; see `SCHEMA`."""
+
+    ids: list[tuple[int, ...]] = field(default_factory=list)
+    probs: list[tuple[float, ...]] = field(default_factory=list)
+    concentration: list[float] = field(default_factory=list)
+    confidence: list[float] = field(default_factory=list)
+    request: list[int] = field(default_factory=list)
+    step: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 @dataclass(slots=True)
@@ -104,8 +138,11 @@ class Step:
     root: int
     nodes: Nodes
     rows: dict[str, list[Any]]
-    lookups: list[dict[str, Any]]
-    entries: list[dict[str, Any]]
+    lookups: Lookups
+    expanded: list[int]
+    suffix: list[dict[str, Any]]
+    runner_up: dict[str, Any] | None
+    entries: Entries
     writes: dict[str, dict[str, Any]]
     emitted: list[Emitted]
     accepted_length: int
@@ -122,7 +159,9 @@ class Step:
     def from_json(cls, data: dict[str, Any]) -> Step:
         """The inverse of `dataclasses.asdict`. Raises `TraceError` for other fields."""
         values = _exactly(cls, data, "step")
-        values["nodes"] = Nodes(**_exactly(Nodes, values["nodes"], "nodes"))
+        values["nodes"] = _columns(Nodes, values["nodes"], "nodes", "weights", "key")
+        values["lookups"] = _columns(Lookups, values["lookups"], "lookups")
+        values["entries"] = _columns(Entries, values["entries"], "entries", "ids", "probs")
         values["emitted"] = [Emitted(**_exactly(Emitted, e, "emitted")) for e in values["emitted"]]
         step = cls(**values)
         step.check()
@@ -131,15 +170,14 @@ class Step:
     def check(self) -> None:
         """Raise `TraceError` unless the parts fit each other."""
         count = len(self.nodes)
-        for spec in fields(Nodes):
-            if len(getattr(self.nodes, spec.name)) != count:
-                raise TraceError(f"Step {self.index}: nodes.{spec.name} has another length.")
         for node, parent in enumerate(self.nodes.parent):
             if not -1 <= parent < node:
                 raise TraceError(f"Step {self.index}: node {node} comes before its parent.")
         for values in self.rows.values():
             if values and len(values) != count + 1:
                 raise TraceError(f"Step {self.index}: rows and nodes do not fit.")
+        if any(not 0 <= entry < len(self.entries) for entry in self.lookups.entry):
+            raise TraceError(f"Step {self.index}: a lookup names an entry that is not there.")
         if self.accepted_length != len(self.emitted):
             raise TraceError(f"Step {self.index}: accepted_length is not the emitted tokens.")
 
@@ -287,6 +325,21 @@ def _exactly(cls: type, data: Any, what: str) -> dict[str, Any]:
         odd = ", ".join(sorted(map(str, data.keys() ^ names)))
         raise TraceError(f"This trace is malformed: {what} has missing or unknown fields ({odd}).")
     return dict(data)
+
+
+def _columns(cls: type, data: Any, what: str, *tuples: str) -> Any:
+    """A dataclass of parallel lists, all of one length; the columns of `tuples` hold tuples."""
+    values = _exactly(cls, data, what)
+    lengths = set()
+    for name, column in values.items():
+        if not isinstance(column, list):
+            raise TraceError(f"This trace is malformed: {what}.{name} is not a list.")
+        lengths.add(len(column))
+        if name in tuples:
+            values[name] = [tuple(value) for value in column]
+    if len(lengths) > 1:
+        raise TraceError(f"This trace is malformed: the columns of {what} differ in length.")
+    return cls(**values)
 
 
 def _refuse_constant(name: str) -> float:
