@@ -1,0 +1,251 @@
+"""The memory against a slow, obvious one: lists of writes, replayed at every lookup."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recap.errors import MemoryMismatchError
+from recap.memory import (
+    GAP,
+    SEED_STEP,
+    KeySpace,
+    PersistentMemory,
+    Prediction,
+    PredictionStore,
+    RequestMemory,
+    blend,
+    concentration_of,
+    predictions_from_rows,
+)
+from recap.settings import Settings
+
+VOCABULARY = 12
+K = 3
+
+tokens = st.integers(0, VOCABULARY - 1)
+
+
+@st.composite
+def predictions(draw, request: int = 1, step: int = 0) -> Prediction:
+    """K distinct tokens with falling probabilities that sum to at most one."""
+    ids = draw(st.lists(tokens, min_size=K, max_size=K, unique=True))
+    parts = draw(st.lists(st.floats(0.01, 1.0), min_size=K, max_size=K))
+    total = sum(parts) + draw(st.floats(0.0, 1.0))
+    probs = tuple(sorted((p / total for p in parts), reverse=True))
+    return Prediction(tuple(ids), probs, concentration_of(probs), probs[0], request, step)
+
+
+def slow_blend(new: Prediction, old: Prediction, keep: float) -> dict[int, float]:
+    """Every token's average, the K best kept; ties by place in the new, then in the old."""
+    met = list(dict.fromkeys([*new.ids, *old.ids]))
+    new_p, old_p = dict(zip(new.ids, new.probs)), dict(zip(old.ids, old.probs))  # noqa: B905
+    mixed = {t: (1 - keep) * new_p.get(t, 0.0) + keep * old_p.get(t, 0.0) for t in met}
+    best = sorted(met, key=lambda t: (-mixed[t], met.index(t)))
+    return {t: mixed[t] for t in best[: max(len(new.ids), len(old.ids))]}
+
+
+class SlowStore:
+    """All writes in a list; a key's prediction is worked out from them each time."""
+
+    def __init__(self, capacity: int, keep: float) -> None:
+        self.capacity, self.keep = capacity, keep
+        self.writes: list[tuple[int, Prediction]] = []
+
+    def write(self, key: int, prediction: Prediction) -> None:
+        self.writes.append((key, prediction))
+
+    def entries(self) -> dict[int, dict[int, float]]:
+        alive: dict[int, Prediction] = {}
+        for key, new in self.writes:
+            old = alive.pop(key, None)
+            if old is not None and self.keep:
+                mixed = slow_blend(new, old, self.keep)
+                new = new._replace(ids=tuple(mixed), probs=tuple(mixed.values()))
+            alive[key] = new
+            if len(alive) > self.capacity:
+                del alive[next(iter(alive))]  # insertion order is order of writing
+        return {key: dict(zip(p.ids, p.probs)) for key, p in alive.items()}  # noqa: B905
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), predictions(), st.booleans()), max_size=60),
+    st.integers(1, 8),
+    st.sampled_from([0.0, 0.3, 0.5, 0.9]),
+)
+def test_store_equals_replayed_writes(operations, capacity, keep):
+    """Overwriting, blending and eviction, with lookups in between that must change nothing."""
+    store, slow = PredictionStore(capacity, keep), SlowStore(capacity, keep)
+    for key, prediction, look in operations:
+        present = key in store
+        assert store.write(key, prediction) is present
+        slow.write(key, prediction)
+        if look:
+            store.get(key)
+    wanted = slow.entries()
+    assert [key for key, _ in store.items()] == list(wanted)
+    for key, found in store.items():
+        assert list(found.ids) == list(wanted[key])
+        assert found.probs == pytest.approx(list(wanted[key].values()))
+        assert found.confidence == found.probs[0]
+        assert found.concentration == pytest.approx(concentration_of(found.probs))
+
+
+@given(predictions(step=3), predictions(), st.floats(0.05, 0.95))
+def test_blend_is_the_average(new, old, keep):
+    """Union of ids, top K kept, written by the newer."""
+    mixed = blend(new, old, keep)
+    wanted = slow_blend(new, old, keep)
+    assert list(mixed.ids) == list(wanted)
+    assert mixed.probs == pytest.approx(list(wanted.values()))
+    assert sum(mixed.probs) <= 1 + 1e-9
+    assert (mixed.request, mixed.step) == (new.request, new.step)
+
+
+@given(st.lists(st.lists(st.floats(1e-6, 1.0), min_size=K, max_size=K), min_size=1, max_size=5))
+def test_concentration_and_confidence_of_rows(rows):
+    """1 - H(q) / log K of the probabilities normalised to one; the largest probability."""
+    probs = np.array([sorted(row, reverse=True) for row in rows], np.float32)
+    probs /= probs.sum(1, keepdims=True) + 0.1
+    ids = np.tile(np.arange(K), (len(rows), 1))
+    for found, row in zip(predictions_from_rows(ids, probs, 4, 9), probs, strict=True):
+        q = [float(p) / float(sum(row)) for p in row]
+        entropy = -sum(p * math.log(p) for p in q if p)
+        assert found.concentration == pytest.approx(1 - entropy / math.log(K), abs=1e-5)
+        assert found.confidence == pytest.approx(float(row[0]), abs=1e-6)
+        assert (found.request, found.step) == (4, 9)
+
+
+def test_one_prediction_is_fully_concentrated():
+    """K = 1 leaves no entropy."""
+    assert predictions_from_rows(np.array([[3]]), np.array([[0.4]]), 1, 0)[0].concentration == 1.0
+
+
+@given(st.lists(tokens, min_size=1, max_size=3))
+def test_keys_pack_and_unpack(key):
+    """Different keys of an order pack to different ints."""
+    space = KeySpace(VOCABULARY)
+    assert space.unpack(space.pack(key), len(key)) == tuple(key)
+    assert space.pack([*key[:-1], GAP]) is None
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_request_memory_equals_a_dictionary_of_tuples(data):
+    """Random passes: the last row of a key wins, gaps make no keys, requests are isolated."""
+    persistent = PersistentMemory(VOCABULARY)
+    carry = data.draw(st.sampled_from([0.0, 0.5]))
+    options = Settings(carry=carry, top_k=K)
+    carried: dict[tuple[int, ...], Prediction] = {}
+    shared: dict[tuple[int, ...], Prediction] = {}
+    for _ in range(data.draw(st.integers(1, 3))):
+        memory = RequestMemory(persistent, options)
+        own: dict[tuple[int, ...], Prediction] = {}
+        for step in range(data.draw(st.integers(0, 4))):
+            contexts = data.draw(
+                st.lists(st.tuples(*[st.integers(-1, 4)] * 3), min_size=1, max_size=8)
+            )
+            rows = [data.draw(predictions(memory.request, step)) for _ in contexts]
+            order = data.draw(st.permutations(range(len(rows))))
+            before, previous, last = zip(*contexts, strict=True)
+            memory.write(last, previous, before, rows, order)
+            for row in order:
+                for n in (1, 2, 3):
+                    key = contexts[row][3 - n :]
+                    if GAP not in key:
+                        (shared if n == 1 else own)[key] = rows[row]
+        for a in range(-1, 5):
+            for b in range(-1, 5):
+                for c in range(-1, 5):
+                    wanted = []
+                    for n in (3, 2):
+                        key = (a, b, c)[3 - n :]
+                        wanted += [(n, False, own[key])] if key in own else []
+                        wanted += [(n, True, carried[key])] if carry and key in carried else []
+                    wanted += [(1, False, shared[(c,)])] if (c,) in shared else []
+                    assert memory.lookup(c, b, a) == wanted
+        carried.update(own)
+
+
+def test_seeding_never_overwrites_what_decoding_wrote():
+    """A prompt row gives way to a decoded one, and may replace an older prompt row."""
+    persistent = PersistentMemory(VOCABULARY)
+
+    def entry(token: int, step: int) -> Prediction:
+        return Prediction((token,), (0.5,), 1.0, 0.5, 1, step)
+
+    first = RequestMemory(persistent, Settings())
+    first.write([5, 6], [GAP] * 2, [GAP] * 2, [entry(1, SEED_STEP)] * 2, [0, 1], seeding=True)
+    first.write([5], [GAP], [GAP], [entry(2, 0)], [0])
+    second = RequestMemory(persistent, Settings())
+    second.write([5, 6], [GAP] * 2, [GAP] * 2, [entry(3, SEED_STEP)] * 2, [0, 1], seeding=True)
+    assert second.lookup(5, GAP, GAP)[0].prediction.ids == (2,)
+    assert second.lookup(6, GAP, GAP)[0].prediction.ids == (3,)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(tokens, tokens, tokens, predictions()), max_size=20))
+def test_state_round_trips_and_is_plain_data(rows):
+    """A restored memory answers every lookup as the saved one does."""
+    persistent = PersistentMemory(VOCABULARY, "words")
+    options = Settings(carry=0.5, blend=0.5, top_k=K)
+    memory = RequestMemory(persistent, options)
+    for before, previous, own, prediction in rows:
+        memory.write([own], [previous], [before], [prediction], [0])
+    state = pickle.loads(pickle.dumps(persistent.state_dict()))
+    restored = PersistentMemory(VOCABULARY, "words")
+    restored.load_state_dict(state)
+    assert restored.requests == persistent.requests
+    for order, store in persistent.stores.items():
+        assert list(store.items()) == list(restored.stores[order].items())
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        (PersistentMemory(VOCABULARY, "other words"), "tokenizer"),
+        (PersistentMemory(VOCABULARY + 1, "words"), "vocabulary"),
+    ],
+)
+def test_a_foreign_state_is_refused_and_changes_nothing(other, name):
+    """Its ids would mean other tokens."""
+    memory = PersistentMemory(VOCABULARY, "words")
+    RequestMemory(memory, Settings()).write(
+        [3], [GAP], [GAP], [Prediction((1,), (0.5,), 1.0, 0.5, 1, 0)], [0]
+    )
+    with pytest.raises(MemoryMismatchError, match=name):
+        memory.load_state_dict(other.state_dict())
+    assert memory.entries()[1] == 1
+
+
+def test_copies_are_independent():
+    """A lane of a race must not write into the session's memory."""
+    memory = PersistentMemory(VOCABULARY)
+    twin = memory.copy()
+    RequestMemory(twin, Settings()).write(
+        [3], [GAP], [GAP], [Prediction((1,), (0.5,), 1.0, 0.5, 1, 0)], [0]
+    )
+    assert twin.entries()[1] == 1
+    assert memory.entries()[1] == 0
+    assert memory.requests == 0
+
+
+def test_bytes_are_about_what_python_uses():
+    """Within a factor of two of what the allocator counts."""
+    rng = np.random.default_rng(0)
+    store = PredictionStore(10_000)
+    tracemalloc.start()
+    start = tracemalloc.get_traced_memory()[0]
+    for key in range(2_000):
+        ids = rng.integers(1000, 100_000, (1, 8))
+        store.write(key * 977 + 10**9, predictions_from_rows(ids, rng.random((1, 8)), 1, 0)[0])
+    used = tracemalloc.get_traced_memory()[0] - start
+    tracemalloc.stop()
+    assert 0.5 < store.nbytes() / used < 2.0

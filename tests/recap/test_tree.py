@@ -1,0 +1,152 @@
+"""The candidate tree against exhaustive search, naive masks and a naive walk."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recap.tree import CandidateTree, accept, best_first
+
+#: Scores with few values, so that ties are common.
+SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.25, 0.5, 0.5, 1.0])
+
+
+@st.composite
+def worlds(draw):
+    """A table: (depth, token) -> ranked continuations; at most three a token."""
+    table = {}
+    for depth, token in itertools.product(range(4), range(4)):
+        count = draw(st.integers(0, 3))
+        scores = sorted((draw(SCORES) for _ in range(count)), reverse=True)
+        total = max(1.0, sum(scores))
+        chosen = draw(st.permutations(range(4)))[:count]
+        table[depth, token] = list(zip(chosen, (s / total for s in scores), strict=True))
+    return table
+
+
+@settings(deadline=None, max_examples=300)
+@given(worlds(), st.integers(0, 20), st.integers(1, 4), st.integers(1, 3), st.sampled_from([1, 0.5]))
+def test_best_first_takes_the_most_probable_of_all_paths(world, budget, depth, width, factor):
+    """The tree is the top-N of an exhaustive enumeration, in order, ties included."""
+    tree = CandidateTree(0)
+    best_first(
+        tree,
+        lambda row: world[tree.depth[row], tree.token[row]],
+        budget=budget,
+        max_depth=depth,
+        width=width,
+        depth_factor=factor,
+    )
+    # All paths, as (probability, ranks from the root, tokens).
+    everything = []
+    frontier = [(1.0, (), (0,))]
+    for level in range(depth):
+        following = []
+        for p, ranks, path in frontier:
+            ranked = world[level, path[-1]][:width]
+            for rank, (token, score) in enumerate(ranked):
+                following.append((p * factor * score, (*ranks, rank), (*path, token)))
+        everything += following
+        frontier = following
+    # Simulate the search with every candidate in one list: most probable, then lower rank, then
+    # the parent that was added first.
+    added = {(): 0}
+    order: list[tuple[int, ...]] = []
+    while len(order) < budget:
+        waiting = [
+            (-p, ranks[-1], added[ranks[:-1]], ranks, path)
+            for p, ranks, path in everything
+            if ranks[:-1] in added and ranks not in added
+        ]
+        if not waiting:
+            break
+        best = min(waiting)
+        added[best[3]] = len(added)
+        order.append(best[4])
+    paths = [(0,)]
+    for row in range(1, len(tree)):
+        paths.append((*paths[tree.parent[row]], tree.token[row]))
+    assert paths[1:] == order
+    # Top-N: nothing left out is more probable than anything taken.
+    taken = sorted(tree.path[1:])
+    probabilities = sorted((p for p, _, _ in everything), reverse=True)[: len(taken)]
+    assert taken == sorted(probabilities)
+    assert all(tree.parent[row] < row for row in range(1, len(tree)))
+
+
+@st.composite
+def trees(draw, largest: int = 70):
+    """A random tree whose siblings have different tokens."""
+    tree = CandidateTree(draw(st.integers(0, 5)))
+    taken = set()
+    for _ in range(draw(st.integers(0, largest))):
+        parent, token = draw(st.integers(0, len(tree) - 1)), draw(st.integers(0, 5))
+        if (parent, token) not in taken:
+            taken.add((parent, token))
+            tree.add(parent, token, 0.5, 0.5)
+    return tree
+
+
+def ancestors(tree: CandidateTree, row: int) -> set[int]:
+    """The row and everything above it."""
+    seen = {row}
+    while row:
+        row = tree.parent[row]
+        seen.add(row)
+    return seen
+
+
+@settings(deadline=None)
+@given(trees())
+def test_a_row_sees_its_ancestors_and_itself(tree):
+    """And its position is its depth: as many ancestors as steps from the root."""
+    ancestry = tree.ancestry()
+    for row in range(len(tree)):
+        seen = ancestors(tree, row)
+        assert set(ancestry[row].nonzero()[0].tolist()) == seen
+        assert tree.depth[row] == len(seen) - 1
+    assert tree.is_chain() == all(tree.parent[r] == r - 1 for r in range(len(tree)))
+
+
+@settings(deadline=None)
+@given(trees(), st.data())
+def test_keys_come_from_ancestors_not_neighbours(tree, data):
+    """`previous` and `before` are the tokens of the parent and its parent."""
+    row = data.draw(st.integers(0, len(tree) - 1))
+    path = [row]
+    while path[-1]:
+        path.append(tree.parent[path[-1]])
+    if len(path) > 1:
+        assert tree.previous[row] == tree.token[path[1]]
+    if len(path) > 2:
+        assert tree.before[row] == tree.token[path[2]]
+
+
+@settings(deadline=None)
+@given(trees(), st.data())
+def test_acceptance_is_a_walk_from_the_root(tree, data):
+    """Follow the child that is the row's choice, as long as there is one."""
+    choices = data.draw(st.lists(st.integers(0, 5), min_size=len(tree), max_size=len(tree)))
+    path = [0]
+    while True:
+        children = [
+            row
+            for row in range(1, len(tree))
+            if tree.parent[row] == path[-1] and tree.token[row] == choices[path[-1]]
+        ]
+        if not children:
+            break
+        path.append(children[0])
+    assert accept(tree, choices) == path
+
+
+@settings(deadline=None)
+@given(trees(), st.integers(0, 70))
+def test_a_prefix_of_the_pop_order_is_a_tree(tree, nodes):
+    """Cutting the tail leaves every node's parent in place."""
+    before = list(zip(tree.token, tree.parent, strict=True))
+    tree.truncate(nodes)
+    assert list(zip(tree.token, tree.parent, strict=True)) == before[: nodes + 1]
+    assert len(tree.ancestry()) == len(tree)
