@@ -1,0 +1,218 @@
+"""What each method proposes from what it has seen. No model: rows are written by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from recap.drafters import METHODS, Outcome, Rows
+from recap.drafters.token_recycling import CHILDREN_BY_DEPTH, template
+from recap.memory import GAP, SEED_STEP, PersistentMemory
+from recap.provenance import provenance
+
+VOCABULARY = 50
+
+
+def rows_of(*predictions: dict[int, float]) -> Rows:
+    """Rows that predict these tokens, most probable first."""
+    ids = np.array([list(p) for p in predictions], np.int32)
+    probs = np.array([list(p.values()) for p in predictions], np.float32)
+    return Rows(ids, probs, [int(row[0]) for row in ids], np.log(probs[:, :2]))
+
+
+def seen(drafter, text, *predictions, step=0):
+    """Let a drafter observe a chain: the last tokens of `text`, each with its prediction."""
+    padded = [GAP, GAP, *text]
+    places = range(len(padded) - len(predictions), len(padded))
+    path = list(range(len(predictions)))
+    return drafter.observe(
+        Outcome(
+            [padded[i] for i in places],
+            [padded[i - 1] for i in places],
+            [padded[i - 2] for i in places],
+            rows_of(*predictions),
+            path,
+            [rows_of(*predictions).choice[-1]],
+            path[-1],
+            step,
+        )
+    )
+
+
+def start(name, memory=None, **changes):
+    method = METHODS[name]
+    memory = memory or PersistentMemory(VOCABULARY)
+    return method.start(memory, method.settings(**changes))
+
+
+def children(tree, row=0):
+    return [tree.token[r] for r in range(1, len(tree)) if tree.parent[r] == row]
+
+
+def test_longer_keys_outweigh_shorter_ones():
+    """After [1, 2] the text goes on with 3, after [9, 2] with 4: the two-token key knows."""
+    drafter = start("recap", suffix=False)
+    seen(drafter, [1, 2], {3: 0.9, 4: 0.05})
+    seen(drafter, [9, 2], {4: 0.9, 3: 0.05})
+    tree = drafter.propose([7, 1, 2], 10)
+    assert children(tree)[0] == 3
+    origin = provenance(tree, 1)
+    assert origin.orders == 0b011
+    assert origin.primary == 2
+    assert origin.key == (1, 2)
+    assert origin.source == "memory"
+    assert sum(origin.weights) == pytest.approx(tree.fused[1])
+    assert children(drafter.propose([8, 8, 2], 10))[0] == 4  # one-token key: the latest write
+
+
+def test_keys_of_nodes_run_through_the_tree():
+    """A grandchild is looked up under its ancestors on the path."""
+    drafter = start("recap", suffix=False)
+    seen(drafter, [1, 2, 3, 4], {2: 1.0}, {3: 1.0}, {4: 1.0}, {5: 1.0})
+    tree = drafter.propose([1], 10)
+    assert tree.token == [1, 2, 3, 4, 5]
+    assert provenance(tree, 4).key == (2, 3, 4)
+
+
+def test_contextual_memories_live_for_one_request():
+    """The next request finds order 1 alone."""
+    memory = PersistentMemory(VOCABULARY)
+    seen(start("recap", memory), [1, 2, 3], {4: 0.9, 5: 0.1})
+    tree = start("recap", memory, suffix=False).propose([1, 2, 3], 10)
+    assert [hit.order for hit in tree.lookups[0].hits] == [1]
+
+
+def test_recap_plus_carries_contextual_entries_at_a_discount():
+    """An earlier request's entry takes part, and says that it was carried."""
+    memory = PersistentMemory(VOCABULARY)
+    seen(start("recap-plus", memory), [1, 2, 3], {4: 0.9, 5: 0.1})
+    drafter = start("recap-plus", memory, suffix=False, orders=(2, 3))
+    tree = drafter.propose([1, 2, 3], 10)
+    assert [(hit.order, hit.carried) for hit in tree.lookups[0].hits] == [(3, True), (2, True)]
+    assert provenance(tree, 1).source == "carried"
+    assert provenance(tree, 1).supplier == "carried-3"
+    seen(drafter, [1, 2, 3], {6: 0.9, 4: 0.1})
+    tree = drafter.propose([1, 2, 3], 10)
+    assert children(tree)[:2] == [6, 4]  # the nearer memory wins
+    assert provenance(tree, 2).source == "mixed"
+
+
+def test_runner_up_is_offered_one_token_later():
+    """The row that chose the root had a second choice."""
+    plain, plus = start("recap", suffix=False), start("recap-plus", suffix=False, carry=0.0)
+    for drafter in (plain, plus):
+        seen(drafter, [1, 2], {3: 0.6, 4: 0.3})
+    assert children(plain.propose([1, 2, 3], 10)) == []
+    tree = plus.propose([1, 2, 3], 10)
+    assert children(tree) == [4]
+    assert provenance(tree, 1).source == "runner-up"
+
+
+def test_suffix_shares_the_queue_and_the_budget():
+    """It adds a path of its own, or a second source to nodes that are there."""
+    drafter = start("recap", budget=3)
+    text = [1, 2, 3, 4, 5, 6, 1, 2]
+    tree = drafter.propose(text, 10)
+    assert tree.token[1:] == [3, 4, 5]
+    assert provenance(tree, 1).source == "suffix"
+    seen(drafter, text, {3: 0.9, 7: 0.05})
+    tree = drafter.propose(text, 10)
+    assert tree.nodes == 3
+    assert provenance(tree, 1).source == "mixed"
+    assert sum(tree.fused[r] for r in range(1, len(tree)) if tree.parent[r] == 0) <= 1.0
+
+
+def test_seeds_fill_the_memory_but_not_over_decoding():
+    """The prompt's rows are keys too, weaker than what decoding wrote."""
+    memory = PersistentMemory(VOCABULARY)
+    drafter = start("recap", memory, suffix=False)
+    seen(drafter, [1, 2], {2: 0.9, 3: 0.1}, {8: 0.9, 9: 0.1}, step=SEED_STEP)
+    assert children(drafter.propose([2], 10))[0] == 8
+    seen(drafter, [2], {7: 0.9, 9: 0.1}, step=0)
+    again = start("recap", memory, suffix=False)
+    seen(again, [2], {8: 0.9, 9: 0.1}, step=SEED_STEP)
+    assert children(again.propose([5, 2], 10))[0] == 7
+
+
+def test_placeholders_are_never_keys():
+    """A gap before or at the root leaves nothing to look up."""
+    drafter = start("recap", suffix=False)
+    seen(drafter, [GAP, 1], {3: 1.0}, {4: 1.0})
+    assert drafter.propose([5, GAP], 10).nodes == 0
+    assert [h.order for h in drafter.propose([GAP, 1], 10).lookups[0].hits] == [1]
+
+
+def test_depth_is_limited():
+    """No node lies deeper than what can still be emitted."""
+    drafter = start("recap")
+    seen(drafter, [1, 1, 1, 1], *[{1: 0.9, 2: 0.1}] * 4)
+    tree = drafter.propose([1, 1, 1, 1], 3)
+    assert max(tree.depth) == 3
+    assert start("token-recycling").propose([1], 0).nodes == 0
+
+
+def test_token_recycling_has_80_nodes_in_6_depths():
+    """The shape of the method's public code."""
+    assert [sum(counts) for counts in CHILDREN_BY_DEPTH] == [8, 21, 25, 15, 8, 3]
+    memory = PersistentMemory(VOCABULARY)
+    drafter = start("token-recycling", memory)
+    for token in range(VOCABULARY):
+        ids = [(token * 3 + k) % VOCABULARY for k in range(1, 9)]
+        seen(drafter, [token], dict(zip(ids, [0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05])))  # noqa: B905
+    tree = drafter.propose([4], 10)
+    depths = [tree.depth[1:].count(depth) for depth in range(1, 7)]
+    assert depths == [8, 21, 25, 15, 8, 3]
+    assert tree.template
+    for row in range(1, len(tree)):
+        ids = [(tree.token[tree.parent[row]] * 3 + k) % VOCABULARY for k in range(1, 9)]
+        siblings = [r for r in range(1, len(tree)) if tree.parent[r] == tree.parent[row]]
+        assert tree.token[row] == ids[siblings.index(row)]
+
+
+def test_token_recycling_leaves_out_what_it_has_not_seen():
+    """A token never seen has no children; the rest of the shape stays."""
+    drafter = start("token-recycling")
+    assert drafter.propose([4], 10).nodes == 0
+    seen(drafter, [4], {5: 0.5, 6: 0.3})
+    assert drafter.propose([4], 10).token == [4, 5, 6]
+
+
+@pytest.mark.parametrize("budget", [1, 8, 16, 24, 32, 48, 79])
+def test_smaller_templates_are_prefix_closed_and_not_breadth_first(budget):
+    """A deep first-rank path is worth more than the eighth child."""
+    shape = template(budget)
+    assert len(shape) == budget
+    assert all(parent <= place for place, (parent, _) in enumerate(shape))
+    ranks: dict[int, list[int]] = {}
+    for parent, rank in shape:
+        ranks.setdefault(parent, []).append(rank)
+    assert all(found == list(range(len(found))) for found in ranks.values())
+    if 8 <= budget < 48:
+        assert len(ranks[0]) < 8 or budget > 24
+        assert any(parent for parent, _ in shape)
+
+
+def test_prompt_lookup_copies_a_chain():
+    """As many tokens as fit, from the most recent occurrence."""
+    drafter = start("prompt-lookup", max_depth=3)
+    tree = drafter.propose([1, 2, 3, 4, 5, 1, 2], 10)
+    assert tree.token == [2, 3, 4, 5]
+    assert tree.is_chain()
+    assert provenance(tree, 2).source == "suffix"
+    assert drafter.propose([1, 2, 3, 4, 5, 1, 2, 9], 10).nodes == 0
+
+
+def test_last_row_wins_in_token_recycling():
+    """Two rows of one token in a pass: no order but the rows' own."""
+    drafter = start("token-recycling")
+    rows = rows_of({5: 0.9, 6: 0.1}, {7: 0.9, 8: 0.1})
+    drafter.observe(Outcome([4, 4], [GAP, GAP], [GAP, GAP], rows, [0], [5], 0, 0))
+    assert drafter.propose([4], 1).token[1] == 7
+
+
+def test_accepted_rows_win_in_recap():
+    """Rejected rows are written first."""
+    drafter = start("recap", suffix=False)
+    rows = rows_of({5: 0.9, 6: 0.1}, {7: 0.9, 8: 0.1})
+    drafter.observe(Outcome([4, 4], [GAP, GAP], [GAP, GAP], rows, [0], [5], 0, 0))
+    assert drafter.propose([4], 1).token[1] == 5
