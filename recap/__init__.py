@@ -17,16 +17,20 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from recap.decoding import Run, new_memory
+    from recap.generation import generate
+    from recap.session import Session
     from recap.settings import Settings
     from recap.targets import load_target, make_target
     from recap.trace import Step, Trace
 
 __all__ = [
     "Run",
+    "Session",
     "Settings",
     "Step",
     "Trace",
     "__version__",
+    "generate",
     "load_target",
     "make_target",
     "new_memory",
@@ -35,6 +39,8 @@ __all__ = [
 _HOMES = {
     "Run": "recap.decoding",
     "new_memory": "recap.decoding",
+    "generate": "recap.generation",
+    "Session": "recap.session",
     "Settings": "recap.settings",
     "load_target": "recap.targets",
     "make_target": "recap.targets",

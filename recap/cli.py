@@ -71,11 +71,17 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", metavar="FILE", help="a picture, for models that see")
     parser.add_argument(
         "--model",
-        help="demo (the bundled model, default), tiny-random, a folder or a Hugging Face id",
+        help="demo (the bundled model, default), smollm2 (a text model from a package), a folder, "
+        "or a Hugging Face id such as Qwen/Qwen2.5-VL-7B-Instruct, "
+        "llava-hf/llava-v1.6-vicuna-7b-hf or HuggingFaceTB/SmolVLM-256M-Instruct; "
+        "tiny-random[-FAMILY] needs no files and says nonsense",
     )
     parser.add_argument("--max-new-tokens", type=int, default=200, help="default: 200")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16, float64")
+    parser.add_argument("--quantize", help="4bit or 8bit weights; needs bitsandbytes")
+    parser.add_argument("--min-pixels", type=int, help="least pixels of a picture")
+    parser.add_argument("--max-pixels", type=int, help="most pixels of a picture")
     parser.add_argument("--threads", type=int, help="CPU threads for torch")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on stdout")
 
@@ -83,12 +89,15 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 def _load(arguments: argparse.Namespace) -> Any:
     """The target that was asked for; the bundled one by default."""
     import torch
+    from huggingface_hub.utils import disable_progress_bars
     from transformers.utils import logging
 
     from recap.targets import TINY_RANDOM, demo_path, load_target
 
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
+        disable_progress_bars()
     if arguments.threads is not None:
         if arguments.threads < 1:
             raise RecapError(f"--threads must be at least 1, got {arguments.threads}.")
@@ -99,7 +108,14 @@ def _load(arguments: argparse.Namespace) -> Any:
         if not (demo_path() / "config.json").is_file():
             _note("The bundled model is not there; using a small random one that says nonsense.")
             name = TINY_RANDOM
-    return load_target(name, device=arguments.device, dtype=arguments.dtype)
+    return load_target(
+        name,
+        device=arguments.device,
+        dtype=arguments.dtype,
+        quantize=arguments.quantize,
+        min_pixels=arguments.min_pixels,
+        max_pixels=arguments.max_pixels,
+    )
 
 
 def _picture(arguments: argparse.Namespace) -> Any:

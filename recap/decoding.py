@@ -16,7 +16,7 @@ from __future__ import annotations
 import platform
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,7 +47,9 @@ class Run:
     """One request being decoded by one method.
 
     `memory` is the session's persistent memory of that method; without one, the run starts cold.
-    `stop` are strings that end the answer with the token that completes one. `processors` apply to
+    `stop` are strings that end the answer with the token that completes one; `stop_when` is asked
+    after every token, with prompt and answer so far, whether to end there; `eos` replaces the ids
+    that end an answer of this target. `processors` apply to
     every row (`recap.processors`); by default penalties and the like are neutral. `trace` grows
     with every pass.
 
@@ -64,6 +66,8 @@ class Run:
         memory: PersistentMemory | None = None,
         max_new_tokens: int = 200,
         stop: Sequence[str] = (),
+        stop_when: Callable[[list[int]], bool] | None = None,
+        eos: frozenset[int] | None = None,
         processors: RowProcessors | None = None,
         do_sample: bool = False,
     ) -> None:
@@ -86,6 +90,8 @@ class Run:
         self.max_new_tokens = max_new_tokens
         request.processors = processors
         self._stop = tuple(stop)
+        self._stop_when = stop_when
+        self._eos = target.eos if eos is None else eos
         self._drafter: Drafter = chosen.start(self.memory, self.settings)
         self._detokenizer = Detokenizer(target.tokenizer) if target.tokenizer else None
         self._known: set[int] = set()
@@ -175,6 +181,8 @@ class Run:
         path = path[: len(emitted) + 1]
         committed = time.perf_counter()
 
+        budget = self._budget(tree)  # of the memory as it was when the tree was drafted
+        observing = time.perf_counter()
         learned = drafter.observe(self._outcome(tree, rows, path, emitted))
         observed = time.perf_counter()
 
@@ -188,12 +196,12 @@ class Run:
             emitted=emitted,
             learned=learned,
             settings=self.settings,
-            budget=self._budget(tree),
+            budget=budget,
             seconds={
                 "draft": drafted - started,
                 "verify": verified - drafted,
                 "commit": committed - verified,
-                "observe": observed - committed,
+                "observe": observed - observing,
             },
             memory=drafter.memory_entries(),
         )
@@ -230,7 +238,9 @@ class Run:
             self.request.append([token])
             trace.token_ids.append(token)
             stopped = self._add_text(token)
-            if token in self.target.eos:
+            if self._stop_when is not None and self._stop_when(self.request.ids):
+                stopped = True
+            if token in self._eos:
                 self._finish("eos")
             elif stopped:
                 self._finish("stop")

@@ -24,12 +24,16 @@ class Detokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        added = tokenizer.added_tokens_decoder.items()
+        self._special = {token for token, spelled in added if spelled.special}
         self._window: list[int] = []  # tokens of the context, then those not given out yet
         self._context = 0  # how many of them are context
         self._given = ""  # text of the context
 
     def push(self, token: int) -> str:
         """The text that this token completes; empty where it ends inside a character."""
+        if token in self._special:
+            return ""  # left out of the text, and not between the bytes around it either
         self._window.append(token)
         text = self._decode(self._window)
         if text.endswith(_REPLACEMENT) or self._is_byte(token):
@@ -37,9 +41,9 @@ class Detokenizer:
         piece = text[len(self._given) :]
         fresh = self._window[self._context :]
         given = self._decode(fresh)
-        if given:  # else only special tokens came: keep the older context before them
+        if given:
             self._window, self._given = fresh, given
-        else:
+        else:  # a token without text: keep the older context before it
             self._given = text
         self._context = len(self._window)
         return piece

@@ -271,9 +271,9 @@ class PersistentMemory:
     memory for another tokenizer or vocabulary, since its ids would mean other words.
 
     Orders 2 and 3 are what RECAP+ carries over. A request's own entries join them when the next
-    request begins (or when the memory is read as a whole): until then they are its own, and a run
-    that is closed in the middle needs no clean-up. A request that still runs at that moment leaves
-    what it has learnt so far.
+    request begins: until then they are its own, and a run that is closed in the middle needs no
+    clean-up. A request that still runs at that moment leaves what it has learnt so far. `copy` and
+    `state_dict` include what the last request has learnt.
     """
 
     def __init__(self, vocabulary: int, tokenizer: str = "", capacity: int = 262_144) -> None:
@@ -296,7 +296,10 @@ class PersistentMemory:
         self._unsettled = local
 
     def settle(self) -> None:
-        """Write what the last request left under orders 2 and 3 to the persistent stores."""
+        """Write what the last request left under orders 2 and 3 to the persistent stores.
+
+        It must have ended: what it writes from now on is not carried over.
+        """
         local, self._unsettled = self._unsettled, {}
         for order, store in local.items():
             for key, prediction in store.items():
@@ -310,32 +313,31 @@ class PersistentMemory:
         self.requests = 0
 
     def entries(self) -> dict[int, int]:
-        """Number of entries by order."""
-        self.settle()
+        """Number of entries by order, without what the last request has yet to leave."""
         return {order: len(store) for order, store in self.stores.items()}
 
     def nbytes(self) -> dict[int, int]:
         """Bytes held by order, roughly."""
-        self.settle()
         return {order: store.nbytes() for order, store in self.stores.items()}
 
     def copy(self) -> PersistentMemory:
-        """An independent copy, for a lane of a race."""
-        self.settle()
+        """An independent copy, for a lane of a race: all that was learnt so far, settled."""
         twin = PersistentMemory(self.vocabulary, self.tokenizer)
         twin.requests = self.requests
         twin.stores = {order: store.copy() for order, store in self.stores.items()}
+        twin.carry_over(self._unsettled)
+        twin.settle()
         return twin
 
     def state_dict(self) -> dict[str, Any]:
         """The whole memory as plain CPU data (numbers, strings and NumPy arrays)."""
-        self.settle()
+        stores = self.copy().stores
         return {
             "version": STATE_VERSION,
             "vocabulary": self.vocabulary,
             "tokenizer": self.tokenizer,
             "requests": self.requests,
-            "orders": {order: store.state() for order, store in self.stores.items()},
+            "orders": {order: store.state() for order, store in stores.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -100,13 +100,15 @@ class RecapDrafter:
         seeding = outcome.step == SEED_STEP
         rows = outcome.rows
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
+        if self.settings.runner_up and outcome.emitted:
+            self._runner_up = _without(predictions[outcome.chooser], outcome.emitted[-1])
+        if seeding and not self.seed_rows:
+            return Learned()
         accepted = set(outcome.path)
         order = [row for row in range(len(predictions)) if row not in accepted] + outcome.path
         overwritten = self.memory.write(
             outcome.own, outcome.previous, outcome.before, predictions, order, seeding
         )
-        if self.settings.runner_up and outcome.emitted:
-            self._runner_up = _without(predictions[outcome.chooser], outcome.emitted[-1])
         return Learned(overwritten)
 
     def memory_entries(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from recap.drafters.base import Learned, Outcome
-from recap.memory import PersistentMemory, RequestMemory, predictions_from_rows
+from recap.memory import SEED_STEP, PersistentMemory, RequestMemory, predictions_from_rows
 from recap.settings import Settings
 from recap.tree import CandidateTree, Lookup
 
@@ -92,6 +92,8 @@ class TokenRecyclingDrafter:
 
     def observe(self, outcome: Outcome) -> Learned:
         """Every row overwrites its token's predictions; among equals the last row wins."""
+        if outcome.step == SEED_STEP:
+            return Learned()  # the prefill's predictions are discarded
         rows = outcome.rows
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
         overwritten = self.memory.write(

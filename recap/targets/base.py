@@ -55,6 +55,8 @@ class Request:
     cache: TreeCache | None = None
     next_position: int = 0
     processors: RowProcessors | None = None
+    #: Position ids of the prompt's rows where the caller has them; else the family computes them.
+    positions: torch.Tensor | None = None
     text: list[int] = field(init=False)
     prompt_length: int = field(init=False)
 
@@ -66,7 +68,12 @@ class Request:
         """The same prompt, to be decoded on its own. Only before the prefill."""
         assert self.cache is None, "a request can be doubled only before its prefill"
         return Request(
-            list(self.ids), self.placeholders, dict(self.inputs), self.prompt, self.image
+            list(self.ids),
+            self.placeholders,
+            dict(self.inputs),
+            self.prompt,
+            self.image,
+            positions=self.positions,
         )
 
     def append(self, tokens: Sequence[int]) -> None:
@@ -112,6 +119,8 @@ class Target:
     families: tuple[str, ...] = ()
     #: The transformers class that loads such a model by name.
     auto_model: Any = AutoModelForCausalLM
+    #: Whether `prepare` takes a picture.
+    takes_pictures = False
 
     def __init__(self, model: Any, tokenizer: Any = None, *, name: str = "") -> None:
         self.model = model.eval()
@@ -134,9 +143,9 @@ class Target:
     # What a family may override -----------------------------------------------------------------
 
     @classmethod
-    def load_processors(cls, source: str) -> dict[str, Any]:
+    def load_processors(cls, source: str, **options: Any) -> dict[str, Any]:
         """What stands between a person and the model: arguments of this class by name."""
-        return {"tokenizer": AutoTokenizer.from_pretrained(source)}
+        return {"tokenizer": AutoTokenizer.from_pretrained(source, **options)}
 
     def prepare(self, prompt: str, image: Image.Image | None = None) -> Request:
         """Put a prompt, and a picture where the family takes one, through the chat template.
@@ -191,7 +200,10 @@ class Target:
             for name, value in inputs.items()
             if name not in ("input_ids", "attention_mask") and value is not None
         }
-        return Request(ids[0].tolist(), self.placeholders, rest, prompt=prompt)
+        positions = rest.pop("position_ids", None)
+        return Request(
+            ids[0].tolist(), self.placeholders, rest, prompt=prompt, positions=positions
+        )
 
     @torch.inference_mode()
     def prefill(
@@ -202,7 +214,10 @@ class Target:
         Returns predictions at up to `seed_rows` of the last text rows, and always the last row.
         Raises `ContextError` where the prompt leaves no room for an answer.
         """
-        positions, next_position = self._prefill_positions(request)
+        if request.positions is None:
+            positions, next_position = self._prefill_positions(request)
+        else:
+            positions, next_position = request.positions, int(request.positions.max()) + 1
         if next_position >= self.context:
             raise ContextError(
                 f"The prompt takes {next_position} positions, and {self.name} has {self.context}. "
@@ -330,7 +345,8 @@ class Target:
         if len(self._placeholder_index):
             if scores is logits:
                 scores = scores.clone()
-            scores.index_fill_(-1, self._placeholder_index, -torch.inf)
+            # A model spread over several devices has its head on the last of them.
+            scores.index_fill_(-1, self._placeholder_index.to(scores.device), -torch.inf)
         values, ids = scores.topk(top_k, -1)
         packed = torch.cat(
             [

@@ -19,10 +19,14 @@ MAX_CHARACTERS = 1_000_000
 _SLOT = "\ue000recap-prompt\ue001"
 
 
-def encode_chat(tokenizer: Any, prompt: str, *, with_image: bool) -> list[int]:
+def encode_chat(
+    tokenizer: Any, prompt: str, *, with_image: bool, in_parts: bool = False
+) -> list[int]:
     """Ids of one user turn and the opening of the answer; one image placeholder where asked.
 
-    Without a chat template the prompt is encoded alone. Raises `PromptError`.
+    `in_parts` hands the text over as a list of parts, which templates that take pictures expect
+    without a picture too. Without a chat template the prompt is encoded alone. Raises
+    `PromptError`.
     """
     prompt = clean(prompt)
     if not tokenizer.chat_template:
@@ -31,8 +35,8 @@ def encode_chat(tokenizer: Any, prompt: str, *, with_image: bool) -> list[int]:
         return tokenizer(prompt)["input_ids"]
     spelled = _spelled_tokens(tokenizer, prompt)
     if not spelled:
-        return _encode(tokenizer, _render(tokenizer, prompt, with_image))
-    before, slot, after = _render(tokenizer, _SLOT, with_image).partition(_SLOT)
+        return _encode(tokenizer, _render(tokenizer, prompt, with_image, in_parts))
+    before, slot, after = _render(tokenizer, _SLOT, with_image, in_parts).partition(_SLOT)
     if not slot:
         raise PromptError("The chat template drops what a person types.")
     cuts = [0, *spelled, len(prompt)]
@@ -67,10 +71,10 @@ def fingerprint(tokenizer: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _render(tokenizer: Any, prompt: str, with_image: bool) -> str:
+def _render(tokenizer: Any, prompt: str, with_image: bool, in_parts: bool) -> str:
     content: Any = prompt
-    if with_image:
-        content = [{"type": "image"}, {"type": "text", "text": prompt}]
+    if with_image or in_parts:
+        content = [{"type": "image"}] * with_image + [{"type": "text", "text": prompt}]
     try:
         return tokenizer.apply_chat_template(
             [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True

@@ -15,7 +15,7 @@ from recap.errors import ImageError
 MAX_PIXELS = 64_000_000
 #: Longest side over shortest; beyond it a picture cannot be cut into patches sensibly.
 MAX_ASPECT = 100
-_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "MPO")
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 
 Source = Image.Image | str | Path | bytes | IO[bytes]
 
@@ -29,6 +29,7 @@ def load_image(source: Source) -> Image.Image:
     name = "The picture"
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of damaged metadata, which does no harm
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             if isinstance(source, Image.Image):
                 return _to_rgb(_checked(source))

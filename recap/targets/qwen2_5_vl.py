@@ -5,63 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from PIL import Image
-from transformers import AutoModelForImageTextToText
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from recap.errors import ImageError
-from recap.targets.base import Request, Target
-from recap.targets.chat import encode_chat
-from recap.targets.images import load_image
+from recap.targets.base import Request
+from recap.targets.vision import VisionTarget
 
 
-class Qwen25VLTarget(Target):
+class Qwen25VLTarget(VisionTarget):
     """Adapter of `Qwen2_5_VLForConditionalGeneration`.
 
-    The picture goes through the image processor alone and the text through the tokenizer: the
-    family's whole processor needs torchvision for its video part, and gives the same inputs.
+    `min_pixels` and `max_pixels` are the image processor's own: a picture is scaled between them,
+    and 28 x 28 pixels become one row (Qwen3-VL: 32 x 32).
     """
 
     families = ("qwen2_5_vl",)
-    auto_model = AutoModelForImageTextToText
 
-    @classmethod
-    def load_processors(cls, source: str) -> dict[str, Any]:
-        return {
-            **super().load_processors(source),
-            "image_processor": Qwen2VLImageProcessorPil.from_pretrained(source),
-        }
+    def from_inputs(self, inputs: dict[str, Any], *, prompt: str = "") -> Request:
+        """See `Target.from_inputs`. Positions may have a row for text before those of M-RoPE."""
+        positions = inputs.get("position_ids")
+        if positions is not None and positions.shape[0] == 4:
+            inputs = {**inputs, "position_ids": positions[1:]}
+        return super().from_inputs(inputs, prompt=prompt)
 
-    def __init__(
-        self, model: Any, tokenizer: Any = None, image_processor: Any = None, *, name: str = ""
-    ) -> None:
-        super().__init__(model, tokenizer, name=name)
-        self.image_processor = image_processor
+    def _picture_options(self) -> dict[str, Any]:
+        if not self.min_pixels and not self.max_pixels:
+            return {}
+        size = self.image_processor.size
+        low = self.min_pixels or min(size["shortest_edge"], self.max_pixels or 0)
+        high = self.max_pixels or max(size["longest_edge"], self.min_pixels or 0)
+        return {"size": {"shortest_edge": low, "longest_edge": high}}
 
-    def prepare(self, prompt: str, image: Image.Image | None = None) -> Request:
-        """See `Target.prepare`. Raises `ImageError` for a picture that cannot be cut to patches."""
-        if image is None:
-            return self._finish(
-                encode_chat(self._require_tokenizer(), prompt, with_image=False), prompt
-            )
-        image = load_image(image)
-        try:
-            inputs = self.image_processor(images=[image], return_tensors="pt")
-        except ValueError as error:
-            raise ImageError(f"The picture cannot be cut into patches: {error}.") from None
-        grid = inputs["image_grid_thw"]
-        rows = int(grid[0].prod()) // self.image_processor.merge_size**2
-        ids = encode_chat(self._require_tokenizer(), prompt, with_image=True)
-        place = ids.index(self.model.config.image_token_id)
-        ids[place : place + 1] = [self.model.config.image_token_id] * rows
-        request = self._finish(
-            ids, prompt, pixel_values=inputs["pixel_values"], image_grid_thw=grid
-        )
-        request.image = image
-        return request
-
-    def _finish(self, ids: list[int], prompt: str, **inputs: torch.Tensor) -> Request:
-        return self.from_inputs({"input_ids": torch.tensor([ids]), **inputs}, prompt=prompt)
+    def _picture_ids(self, inputs: dict[str, Any]) -> list[int]:
+        rows = int(inputs["image_grid_thw"][0].prod()) // self.image_processor.merge_size**2
+        return [self.model.config.image_token_id] * rows
 
     def _placeholder_ids(self) -> frozenset[int]:
         config = self.model.config

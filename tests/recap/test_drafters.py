@@ -177,6 +177,17 @@ def test_token_recycling_leaves_out_what_it_has_not_seen():
     assert drafter.propose([4], 10).token == [4, 5, 6]
 
 
+def test_prompt_rows_are_written_only_where_a_method_seeds():
+    """Token Recycling discards the prefill's predictions; RECAP may be told to."""
+    for name, changes in (("token-recycling", {}), ("recap", {"seed_prompt": False})):
+        memory = PersistentMemory(VOCABULARY)
+        seen(start(name, memory, **changes), [4], {5: 0.5, 6: 0.3}, step=SEED_STEP)
+        assert memory.entries()[1] == 0
+    memory = PersistentMemory(VOCABULARY)
+    seen(start("recap", memory), [4], {5: 0.5, 6: 0.3}, step=SEED_STEP)
+    assert memory.entries()[1] == 1
+
+
 @pytest.mark.parametrize("budget", [1, 8, 16, 24, 32, 48, 79])
 def test_smaller_templates_are_prefix_closed_and_not_breadth_first(budget):
     """A deep first-rank path is worth more than the eighth child."""

@@ -1,4 +1,4 @@
-"""Every method gives the tokens of `generate(do_sample=False)`, whatever the model and the state."""
+"""Every method gives the tokens of `generate(do_sample=False)`, whatever the model and state."""
 
 from __future__ import annotations
 

@@ -203,6 +203,7 @@ def test_state_round_trips_and_is_plain_data(rows):
     restored = PersistentMemory(VOCABULARY, "words")
     restored.load_state_dict(state)
     assert restored.requests == persistent.requests
+    persistent.settle()
     for order, store in persistent.stores.items():
         assert list(store.items()) == list(restored.stores[order].items())
 

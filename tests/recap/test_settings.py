@@ -23,7 +23,9 @@ def test_every_setting_says_what_it_does(name):
     assert spec.metadata["help"].endswith(".")
 
 
-@pytest.mark.parametrize("spec", [s for s in NUMERIC if s.name != "specificity"], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "spec", [s for s in NUMERIC if s.name != "specificity"], ids=lambda s: s.name
+)
 def test_ranges_are_enforced_and_name_the_field(spec):
     """Both ends are allowed, nothing beyond them, and no other type."""
     low, high = spec.metadata["range"]

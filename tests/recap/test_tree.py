@@ -27,7 +27,9 @@ def worlds(draw):
 
 
 @settings(deadline=None, max_examples=300)
-@given(worlds(), st.integers(0, 20), st.integers(1, 4), st.integers(1, 3), st.sampled_from([1, 0.5]))
+@given(
+    worlds(), st.integers(0, 20), st.integers(1, 4), st.integers(1, 3), st.sampled_from([1, 0.5])
+)
 def test_best_first_takes_the_most_probable_of_all_paths(world, budget, depth, width, factor):
     """The tree is the top-N of an exhaustive enumeration, in order, ties included."""
     tree = CandidateTree(0)

@@ -62,9 +62,13 @@ def test_tree_logits_equal_step_by_step_logits(family, deep, monkeypatch):
     """Two passes in a row over trees of up to 64 nodes: every row within 1e-4."""
     seen = []
     target = tiny_target(family, 3)
-    monkeypatch.setattr(
-        target, "_to_host", lambda logits, top_k, f=target._to_host: (seen.append(logits), f(logits, top_k))[1]
-    )  # fmt: skip
+    to_host = target._to_host
+
+    def watching(logits, top_k):
+        seen.append(logits)
+        return to_host(logits, top_k)
+
+    monkeypatch.setattr(target, "_to_host", watching)
     rng = random.Random(f"{family}{deep}")
     for seed in range(3):
         request, pristine = (request_of(target, seed) for _ in range(2))
@@ -117,9 +121,15 @@ def test_cache_is_not_copied_and_compacts_only_when_it_must():
     layer = cache.layers[0]
     buffer, where = layer._key_buffer, keys.data_ptr()
     moved = []
-    layer.keep = lambda base, index, count, f=layer.keep: (moved.append(index), f(base, index, count))  # type: ignore  # fmt: skip
+    keep = layer.keep
 
-    keys, values = cache.update(rows[:, :, 4:9], -rows[:, :, 4:9], 0)
+    def watching(base, index, count):
+        moved.append(index)
+        keep(base, index, count)
+
+    layer.keep = watching  # type: ignore[method-assign]
+
+    keys, _ = cache.update(rows[:, :, 4:9], -rows[:, :, 4:9], 0)
     assert keys.data_ptr() == where
     assert keys.flatten().tolist() == list(range(9))
     cache.commit([0, 1, 2])
