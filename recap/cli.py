@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -88,6 +89,8 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 def _load(arguments: argparse.Namespace) -> Any:
     """The target that was asked for; the bundled one by default."""
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported, below
     import torch
     from huggingface_hub.utils import disable_progress_bars
     from transformers.utils import logging

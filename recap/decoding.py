@@ -27,7 +27,8 @@ from recap import __version__
 from recap.detokenize import Detokenizer, token_bytes
 from recap.drafters import Drafter, Learned, Outcome, Rows, get_method
 from recap.errors import ContextError, SettingsError
-from recap.memory import SEED_STEP, PersistentMemory
+from recap.memory import PersistentMemory
+from recap.prediction import SEED_STEP
 from recap.processors import RowProcessors
 from recap.recording import record_step
 from recap.settings import Settings

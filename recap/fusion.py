@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recap.memory import Hit
+from recap.prediction import Hit
 from recap.settings import Settings
 
 #: (token, fused score), best first.

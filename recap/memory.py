@@ -1,9 +1,10 @@
 """Predictions kept under the last one, two and three tokens.
 
 A verification pass predicts a next token at each of its rows. Ordinary decoding throws all of
-these but one away; here each becomes a `Prediction`, stored under the row's 1-, 2- and 3-token key.
-Orders 2 and 3 live for one request, so they are implicitly conditioned on its image; order 1
-persists across requests in a `PersistentMemory` that the caller holds (RECAP, arXiv 2611.05894).
+these but one away; here each becomes a prediction (`recap.prediction`), stored under the row's 1-,
+2- and 3-token key. Orders 2 and 3 live for one request, so they are implicitly conditioned on its
+image; order 1 persists across requests in a `PersistentMemory` that the caller holds (RECAP, arXiv
+2611.05894).
 
     persistent = PersistentMemory(vocabulary=32_000)
     memory = RequestMemory(persistent, Settings())      # one a request
@@ -18,102 +19,17 @@ hundred of them. A token of `GAP` (an image placeholder, or before the text) mak
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from recap.errors import MemoryMismatchError
+from recap.prediction import SEED_STEP, Hit, Prediction, fold
 from recap.settings import Settings
 
-#: Stands for a token that no key may contain.
-GAP = -1
-#: `Prediction.step` of an entry that a prompt row wrote.
-SEED_STEP = -1
 STATE_VERSION = 1
-
-
-class Prediction(NamedTuple):
-    """What the target said at one row: its top-K next tokens, most probable first.
-
-    Probabilities are under the softmax over the full vocabulary, so they sum to at most one; the
-    missing mass is the tail's. `concentration` is 1 - H(q) / log K for q = probs normalised, in
-    [0, 1]; `confidence` is the largest probability. `request` and `step` say who wrote it.
-    """
-
-    ids: tuple[int, ...]
-    probs: tuple[float, ...]
-    concentration: float
-    confidence: float
-    request: int
-    step: int
-
-
-class Hit(NamedTuple):
-    """One entry that a lookup found: its order, and whether an earlier request left it."""
-
-    order: int
-    carried: bool
-    prediction: Prediction
-
-
-def concentration_of(probs: Sequence[float]) -> float:
-    """1 - H(q) / log K of one row of K probabilities; 1 if K = 1."""
-    total = sum(probs)
-    if len(probs) < 2 or total <= 0.0:
-        return 1.0
-    entropy = -sum(p / total * math.log(p / total) for p in probs if p > 0.0)
-    return min(1.0, max(0.0, 1.0 - entropy / math.log(len(probs))))
-
-
-def predictions_from_rows(
-    ids: np.ndarray, probs: np.ndarray, request: int, step: int
-) -> list[Prediction]:
-    """Predictions of all rows of a pass at once. `ids` and `probs` are (rows, K)."""
-    # Eight digits are more than the fusion can tell apart, and keep saved traces short.
-    probs = np.round(probs.astype(np.float64), 8)
-    columns = probs.shape[1]
-    total = np.maximum(probs.sum(1, keepdims=True), 1e-300)
-    if columns > 1:
-        q = probs / total
-        entropy = -(q * np.log(np.maximum(q, 1e-300))).sum(1)
-        concentration = np.clip(1.0 - entropy / math.log(columns), 0.0, 1.0).tolist()
-    else:
-        concentration = [1.0] * len(probs)
-    return [
-        Prediction(tuple(row_ids), tuple(row_probs), c, row_probs[0], request, step)
-        for row_ids, row_probs, c in zip(ids.tolist(), probs.tolist(), concentration, strict=True)
-    ]
-
-
-def blend(new: Prediction, old: Prediction, keep: float) -> Prediction:
-    """Average two predictions: `keep` of the old, the rest of the new; union of ids, top K kept.
-
-    So an entry remembers that its continuations differ. K is the longer of the two.
-    """
-    return _fold([old, new], keep)
-
-
-def _fold(series: Sequence[Prediction], keep: float) -> Prediction:
-    """Blend predictions one after the other, oldest first."""
-    fresh = 1.0 - keep
-    ids, probs = series[0].ids, series[0].probs
-    for new in series[1:]:
-        mixed = dict(zip(new.ids, [fresh * p for p in new.probs], strict=True))
-        get = mixed.get
-        for token, p in zip(ids, probs, strict=True):
-            mixed[token] = get(token, 0.0) + keep * p
-        # Sorting is stable, so among equals the newer prediction's own order stands.
-        top = sorted(mixed.items(), key=_probability, reverse=True)
-        ids, probs = zip(*top[: max(len(new.ids), len(ids))], strict=True)
-    last = series[-1]
-    return Prediction(ids, probs, concentration_of(probs), probs[0], last.request, last.step)
-
-
-def _probability(item: tuple[int, float]) -> float:
-    return item[1]
 
 
 class KeySpace:
@@ -176,7 +92,7 @@ class PredictionStore:
         """The prediction under this key, or None."""
         entry = self._entries.get(key)  # type: ignore[arg-type]
         if type(entry) is list:
-            entry = self._entries[key] = _fold(entry, self._keep)  # type: ignore[index]
+            entry = self._entries[key] = fold(entry, self._keep)  # type: ignore[index]
         return entry  # type: ignore[return-value]
 
     def write(self, key: int, prediction: Prediction) -> bool:
@@ -194,7 +110,7 @@ class PredictionStore:
         elif type(entry) is list:
             entry.append(prediction)
             if len(entry) > self._MAX_PENDING:
-                entries[key] = _fold(entry, self._keep)
+                entries[key] = fold(entry, self._keep)
         else:
             entries[key] = [entry, prediction]  # type: ignore[list-item]
         return True
@@ -218,7 +134,7 @@ class PredictionStore:
         """Bytes held, roughly: CPython's sizes of the parts of a typical entry, times entries."""
         if not self._entries:
             return 0
-        k = len(self.get(next(reversed(self._entries))).ids)  # type: ignore[union-attr, arg-type]
+        k = len(self.get(next(reversed(self._entries))).ids)  # type: ignore[union-attr]
         per_entry = 100 + 36 + 104 + 2 * (40 + 8 * k) + 2 * 24 + 24 * k
         return len(self._entries) * per_entry
 

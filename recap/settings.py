@@ -150,7 +150,10 @@ class Settings:
         for name in data:
             if name not in known:
                 raise SettingsError(str(name), "is not a setting")
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in data.items()})
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
+        return cls(**values)
 
 
 def _check(name: str, value: Any, metadata: Any, kind: type) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from recap.memory import GAP
+from recap.prediction import GAP
 
 
 class SuffixIndex:

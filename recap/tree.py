@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recap.fusion import Ranked
-from recap.memory import Hit
+from recap.prediction import Hit
 
 
 class Lookup(NamedTuple):

@@ -12,14 +12,8 @@ from collections.abc import Sequence
 
 from recap.drafters.base import Learned, Outcome
 from recap.fusion import Fusion, Ranked, mix
-from recap.memory import (
-    GAP,
-    SEED_STEP,
-    PersistentMemory,
-    Prediction,
-    RequestMemory,
-    predictions_from_rows,
-)
+from recap.memory import PersistentMemory, RequestMemory
+from recap.prediction import GAP, SEED_STEP, Prediction, predictions_from_rows
 from recap.settings import Settings
 from recap.suffix import SuffixIndex
 from recap.tree import CandidateTree, Lookup, best_first

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from recap.drafters.base import Learned, Outcome
-from recap.memory import SEED_STEP, PersistentMemory, RequestMemory, predictions_from_rows
+from recap.memory import PersistentMemory, RequestMemory
+from recap.prediction import SEED_STEP, predictions_from_rows
 from recap.settings import Settings
 from recap.tree import CandidateTree, Lookup
 

@@ -10,20 +10,24 @@ from __future__ import annotations
 from typing import Any
 
 from recap.errors import ModelError
+from recap.targets import versions as _versions  # noqa: F401  # first: names one too old
 from recap.targets.base import Prefill, Request, Target
 from recap.targets.causal import CausalTarget
-from recap.targets.loading import (
-    demo_path,
-    load_from_pretrained,
-    resolve_device,
-    resolve_dtype,
-)
+from recap.targets.idefics3 import Idefics3Target
+from recap.targets.known import KNOWN, Known, demo_path
+from recap.targets.llava_next import LlavaNextTarget
+from recap.targets.loading import Progress, load_from_pretrained
+from recap.targets.placement import resolve_device, resolve_dtype
 from recap.targets.qwen2_5_vl import Qwen25VLTarget
-from recap.targets.tiny import byte_tokenizer, image_processor, tiny_model
+from recap.targets.qwen2_vl import Qwen2VLTarget
+from recap.targets.qwen3_vl import Qwen3VLTarget
+from recap.targets.tiny import TINY, tiny_model
 
 __all__ = [
     "ADAPTERS",
+    "KNOWN",
     "TINY_RANDOM",
+    "Known",
     "Prefill",
     "Request",
     "Target",
@@ -37,7 +41,16 @@ TINY_RANDOM = "tiny-random"
 
 #: Adapters by the `model_type` of the configurations they serve.
 ADAPTERS: dict[str, type[Target]] = {
-    family: adapter for adapter in (CausalTarget, Qwen25VLTarget) for family in adapter.families
+    family: adapter
+    for adapter in (
+        CausalTarget,
+        Qwen2VLTarget,
+        Qwen25VLTarget,
+        Qwen3VLTarget,
+        LlavaNextTarget,
+        Idefics3Target,
+    )
+    for family in adapter.families
 }
 
 
@@ -57,15 +70,45 @@ def make_target(
     return adapter(model, tokenizer, **kwargs)
 
 
-def load_target(name: str = "demo", *, device: str = "auto", dtype: str = "auto") -> Target:
-    """Load a model by name: `demo`, `tiny-random`, a local folder, or a Hugging Face id.
+def load_target(
+    name: str = "demo",
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    quantize: str | None = None,
+    min_pixels: int | None = None,
+    max_pixels: int | None = None,
+    progress: Progress | None = None,
+) -> Target:
+    """Load a model by name: one of `KNOWN`, a local folder, a Hugging Face id, or `tiny-random`.
 
-    `device`: `auto`, `cpu`, `cuda`, `mps`, ...; `dtype`: `auto`, `float32`, `bfloat16`, `float16`,
-    `float64`. Raises `ModelError` with what to do.
+    `tiny-random-FAMILY` is a small random model of that family (`recap.targets.tiny`).
+
+    `device`: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`; a model that one GPU cannot hold is spread
+    over all of them, unless one was named by number. `dtype`: `auto`, `float32`, `bfloat16`,
+    `float16`, `float64`. `quantize`: `4bit` or `8bit` weights, with the optional package
+    bitsandbytes. `min_pixels` and `max_pixels` bound a picture in the way of the family. `progress`
+    is called with what is being done and the share of it that is done, in [0, 1] or None.
+
+    Raises `ModelError` with what to do, or `SettingsError` for an option out of range.
     """
     where = resolve_device(device)
     kind = resolve_dtype(dtype, where)
-    if name == TINY_RANDOM:
-        model = tiny_model("qwen2_5_vl").to(where, kind)
-        return make_target(model, byte_tokenizer(), image_processor(), name=name)
-    return load_from_pretrained(name, ADAPTERS, where, kind)
+    bounds = {"min_pixels": min_pixels, "max_pixels": max_pixels}
+    if name == TINY_RANDOM or name.startswith(f"{TINY_RANDOM}-"):
+        return _tiny(name, where, kind, bounds)
+    return load_from_pretrained(
+        name, ADAPTERS, where, kind, quantize=quantize, progress=progress, **bounds
+    )
+
+
+def _tiny(name: str, device: Any, dtype: Any, bounds: dict[str, int | None]) -> Target:
+    """A small random model that needs no files; without a family, of Qwen2.5-VL's."""
+    family = name.removeprefix(TINY_RANDOM).removeprefix("-") or "qwen2_5_vl"
+    if family not in TINY:
+        raise ModelError(f"There is no {name}. Small random models: {', '.join(TINY)}.")
+    tiny = TINY[family]
+    model = tiny_model(family).to(device, dtype)
+    if tiny.image_processor is None:
+        return make_target(model, tiny.tokenizer(), name=name)
+    return make_target(model, tiny.tokenizer(), tiny.image_processor(), name=name, **bounds)

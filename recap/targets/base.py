@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from recap.drafters.base import Rows
 from recap.errors import ContextError, ModelError, PromptError
-from recap.memory import GAP
+from recap.prediction import GAP
 from recap.processors import RowProcessors
 from recap.targets.cache import TreeCache
 from recap.targets.chat import encode_chat, fingerprint

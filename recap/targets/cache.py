@@ -49,7 +49,7 @@ class _BlockLayer(DynamicLayer):
         self._key_buffer[:, :, self._length : end] = key_states
         self._value_buffer[:, :, self._length : end] = value_states
         self._set_length(end)
-        return self.keys, self.values  # type: ignore[return-value]
+        return self.keys, self.values
 
     def get_seq_length(self) -> int:
         return self._length

@@ -1,100 +1,180 @@
-"""Load weights, tokenizer and image processor by name, with errors that say what to do."""
+"""Load weights, tokenizer and image processor by name, with errors that say what to do.
+
+    target = load_from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct", ADAPTERS, device, dtype)
+
+The configuration comes first: what cannot be served, or does not fit, is said before gigabytes are
+fetched. A person at a terminal sees the bars of the hub client and of transformers; a program gets
+`progress` calls.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import io
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoConfig
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import DryRunError
+from tqdm.auto import tqdm
+from transformers import AutoConfig, PreTrainedConfig
 
-from recap.errors import ModelError
+from recap.errors import ModelError, RecapError
+from recap.targets.failures import explain, is_out_of_memory
+from recap.targets.known import Source, locate
+from recap.targets.placement import place, quantization, too_large, weight_bytes
 
 if TYPE_CHECKING:
     from recap.targets.base import Target
 
-DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
-
-
-def demo_path() -> Path:
-    """Where the bundled model lies."""
-    return Path(__file__).resolve().parents[2] / "assets" / "demo-vlm"
-
-
-def resolve_device(device: str) -> torch.device:
-    """`auto` is CUDA where there is one, then MPS, then the CPU. Raises `ModelError`."""
-    if device == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"The device {device!r} cannot be used: {reason}") from None
-    return chosen
-
-
-def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 (float16 where there is none) on an accelerator, float32 on the CPU."""
-    if dtype == "auto":
-        if device.type == "cuda":
-            return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-        return torch.float16 if device.type == "mps" else torch.float32
-    if dtype not in DTYPES:
-        raise ModelError(f"dtype must be auto or one of {', '.join(DTYPES)}, got {dtype!r}.")
-    return DTYPES[dtype]
+#: Told what is being done, and the share of it that is done: in [0, 1], None where unknown.
+Progress = Callable[[str, float | None], None]
+#: Files of a repository that loading needs; weights only as safetensors.
+_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"]
 
 
 def load_from_pretrained(
-    name: str, adapters: Mapping[str, type[Target]], device: torch.device, dtype: torch.dtype
+    name: str,
+    adapters: Mapping[str, type[Target]],
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    quantize: str | None = None,
+    progress: Progress | None = None,
+    **bounds: int | None,
 ) -> Target:
-    """A target from `demo`, a local folder or a Hugging Face id. Raises `ModelError`."""
-    source = str(demo_path()) if name == "demo" else os.path.expanduser(name)
-    if name == "demo" and not (demo_path() / "config.json").exists():
-        raise ModelError(
-            f"The bundled model is not at {demo_path()}. Make it with `python -m recap.demo make`."
+    """A target from a known name, a local folder or a Hugging Face id.
+
+    `quantize` is `4bit` or `8bit`; `bounds` are `min_pixels` and `max_pixels`. Raises `ModelError`
+    that says what to do, or `SettingsError`.
+    """
+    tell = progress or _say_nothing
+    bounds = {key: value for key, value in bounds.items() if value is not None}
+    source = locate(name)
+    tell("Reading the configuration", None)
+    config, adapter = _configuration(name, source, adapters)
+    saved_with = getattr(config, "transformers_version", None)
+    if bounds and not adapter.takes_pictures:
+        raise ModelError(f"{name} reads text only: {' and '.join(bounds)} mean nothing to it.")
+    fewer_bits = quantization(quantize, dtype)
+    needed = _fetch(name, saved_with, weight_bytes, adapter.auto_model, config, dtype, quantize)
+    placed = place(name, needed, device, dtype)
+    if fewer_bits and not placed:
+        placed = {"device_map": {"": device}}  # quantised weights cannot be moved afterwards
+    where = source.where
+    if not source.is_local:
+        where = _fetch(name, saved_with, _download, where, progress)
+    tell("Loading the tokenizer", None)
+    parts = _fetch(name, saved_with, adapter.load_processors, where, **source.options)
+    tell("Loading the weights", None)
+    try:
+        model, report = _fetch(
+            name,
+            saved_with,
+            adapter.auto_model.from_pretrained,
+            where,
+            config=config,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+            **source.options,
+            **fewer_bits,
+            **placed,
         )
-    looks_local = source.startswith((".", "/")) or Path(source).exists() or source.count("/") > 1
-    if looks_local and not (Path(source) / "config.json").is_file():
-        raise ModelError(f"{source} is not a folder with a model: it has no config.json.")
-    config = _fetch(name, AutoConfig.from_pretrained, source)
+        if not placed:
+            model = model.to(device)
+    except ModelError:
+        raise
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ModelError(too_large(name, device, dtype, needed, None)) from None
+    if report["missing_keys"]:
+        some = sorted(report["missing_keys"])
+        raise ModelError(
+            f"{name} is incomplete: {len(some)} of its weights are missing, {some[0]} first. "
+            "Fetch it again."
+        )
+    tell("Ready", 1.0)
+    return adapter(model, **parts, name=name, **bounds)
+
+
+def _configuration(
+    name: str, source: Source, adapters: Mapping[str, type[Target]]
+) -> tuple[Any, type[Target]]:
+    """(the model's configuration, its family's adapter). Raises `ModelError`."""
+    try:
+        config = AutoConfig.from_pretrained(source.where, **source.options)
+    except Exception as error:  # see `_fetch`
+        raise ModelError(explain(name, error, _saved_with(source))) from error
     adapter = adapters.get(config.model_type)
     if adapter is None:
         raise ModelError(
             f"{name} is of type {config.model_type!r}, which is not supported. "
             f"Supported: {', '.join(sorted(adapters))}."
         )
-    parts = _fetch(name, adapter.load_processors, source)
-    try:
-        model = _fetch(
-            name,
-            adapter.auto_model.from_pretrained,
-            source,
-            dtype=dtype,
-            attn_implementation="sdpa",
-        ).to(device)
-    except (torch.OutOfMemoryError, MemoryError):
-        raise ModelError(
-            f"{name} does not fit on {device}. Use a smaller model, or --device cpu."
-        ) from None
-    return adapter(model, **parts, name=name)
+    return config, adapter
 
 
-def _fetch(name: str, load: Any, source: str, **options: Any) -> Any:
-    """Call one of transformers' loaders and put its failures into words."""
+def _saved_with(source: Source) -> str | None:
+    """The transformers version that a checkpoint names, if its configuration can be read at all."""
     try:
-        return load(source, **options)
-    except (torch.OutOfMemoryError, MemoryError, ModelError):
+        raw, _ = PreTrainedConfig.get_config_dict(source.where, **source.options)
+    except Exception:  # what is wrong with it is being explained already
+        return None
+    return raw.get("transformers_version")
+
+
+def _download(repository: str, progress: Progress | None) -> str:
+    """Fetch what loading needs of a repository. Returns the folder in the cache.
+
+    Without safetensors in it the repository itself is returned: transformers knows older formats.
+    """
+    which = {"allow_patterns": _FILES, "ignore_patterns": ["*/*"]}
+    # Without anybody to tell, the client's own bars are left on for a person at a terminal.
+    bars = {"tqdm_class": _reporting(repository, which, progress)} if progress else {}
+    folder = snapshot_download(repository, **which, **bars)
+    return folder if any(Path(folder).glob("*.safetensors")) else repository
+
+
+def _reporting(repository: str, which: dict[str, Any], progress: Progress) -> type[tqdm]:
+    """A bar for the hub client that draws nothing and passes on the share of bytes that came."""
+    try:
+        planned = snapshot_download(repository, **which, dry_run=True)
+        total = sum(file.file_size or 0 for file in planned if file.will_download)
+    except DryRunError:  # offline: what there is, is in the cache
+        total = 0
+    done = 0
+
+    class Reporting(tqdm):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            options.pop("name", None)
+            super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
+
+        def update(self, n: float | None = 1) -> bool | None:
+            nonlocal done
+            drawn = super().update(n)
+            # Files and bytes have bars of their own, and bytes may have two.
+            if total and self.unit == "B" and self.n > done:
+                done = self.n
+                progress(f"Downloading {repository}", min(1.0, done / total))
+            return drawn
+
+    return Reporting
+
+
+def _say_nothing(text: str, share: float | None) -> None:
+    """Nobody wants to know."""
+
+
+def _fetch(name: str, saved_with: str | None, load: Any, *arguments: Any, **options: Any) -> Any:
+    """Call one of the loaders and put its failures into words; out of memory is left as it is."""
+    try:
+        return load(*arguments, **options)
+    except RecapError:
         raise
     except Exception as error:  # the hub client, safetensors and configs raise many kinds
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"{name} cannot be loaded: {reason}") from error
+        if is_out_of_memory(error):
+            raise
+        raise ModelError(explain(name, error, saved_with)) from error

