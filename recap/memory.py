@@ -338,27 +338,26 @@ class RequestMemory:
         predictions: Sequence[Prediction],
         rows: Iterable[int],
         seeding: bool = False,
-    ) -> dict[int, list[int]]:
+    ) -> dict[int, tuple[int, list[int]]]:
         """Write rows under their keys; of the rows with one key, the last in `rows` wins.
 
         `own`, `previous`, `before` are (rows,) token lists, as in `lookup`. With `seeding`, an
-        entry of a persistent store that decoding wrote is left alone. Returns, by order, the rows
-        whose key was there before the pass.
+        entry of a persistent store that decoding wrote is left alone. Returns, by order, how many
+        keys are new, and the rows whose key was there before the pass.
         """
-        overwritten: dict[int, list[int]] = {order: [] for order in self._writers}
+        written: dict[int, tuple[int, list[int]]] = {}
         packed = _pack_columns(own, previous, before, self.keys.vocabulary)
         backwards = list(rows)[::-1]
         for order, store in self._writers.items():
-            keys, repeated = packed[order], overwritten[order]
+            keys = packed[order]
             write = store.seed if seeding and order == 1 else store.write
             last: dict[int, int] = {}
             for row in backwards:
                 last.setdefault(keys[row], row)
             last.pop(-1, None)
-            for key, row in reversed(last.items()):
-                if write(key, predictions[row]):
-                    repeated.append(row)
-        return overwritten
+            repeated = [row for key, row in reversed(last.items()) if write(key, predictions[row])]
+            written[order] = (len(last) - len(repeated), repeated)
+        return written
 
     def entries(self) -> dict[str, int]:
         """Number of entries by order: "1", "2", "3" and, where carried, "carried-2/3"."""

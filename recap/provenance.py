@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from recap.tree import CandidateTree, Lookup
+from recap.tree import CandidateTree
+
+# Kinds of sources as bits, and the word for each combination: several kinds are `mixed`.
+_MEMORY, _CARRIED, _SUFFIX, _RUNNER_UP = 1, 2, 4, 8
+_WORDS = {_MEMORY: "memory", _CARRIED: "carried", _SUFFIX: "suffix", _RUNNER_UP: "runner-up"}
+#: [carried][order]: how `Emitted.source` calls a hit.
+_SUPPLIERS = (("", "1", "2", "3"), ("", "carried-1", "carried-2", "carried-3"))
 
 
 class Provenance(NamedTuple):
@@ -22,7 +28,7 @@ class Provenance(NamedTuple):
 
     orders: int
     primary: int
-    weights: tuple[float, ...]
+    weights: tuple[float, float, float]
     source: str
     supplier: str
     key: tuple[int, ...]
@@ -31,38 +37,31 @@ class Provenance(NamedTuple):
 def provenance(tree: CandidateTree, row: int) -> Provenance:
     """The provenance of a node's row (1 or more)."""
     parent, token = tree.parent[row], tree.token[row]
-    found = tree.lookups[parent]
-    parts = [0.0, 0.0, 0.0]
-    orders = primary = longest = 0
-    kinds: set[str] = set()
-    best, supplier = 0.0, ""
-    rest = (1.0 - found.suffix_share) * (1.0 - found.runner_up_share)
-    for hit, weight in zip(found.hits, found.weights, strict=True):
-        ids = hit.prediction.ids
-        if token not in ids:
-            continue
-        part = rest * weight * hit.prediction.probs[ids.index(token)]
-        orders |= 1 << hit.order - 1
-        longest = max(longest, hit.order)
-        parts[hit.order - 1] += part
-        kinds.add("carried" if hit.carried else "memory")
-        if not supplier or part > best:
-            best, primary = part, hit.order
-            supplier = f"carried-{hit.order}" if hit.carried else str(hit.order)
-    for kind, part in _other_parts(found, token):
-        kinds.add(kind)
-        if part > best:
-            best, supplier = part, kind
-    source = "template" if tree.template else kinds.pop() if len(kinds) == 1 else "mixed"
+    hits, weights, suffix_token, _, suffix_share, runner_up, runner_up_share = tree.lookups[parent]
+    rest = (1.0 - suffix_share) * (1.0 - runner_up_share)
+    parts = [0.0, 0.0, 0.0, 0.0]
+    orders = primary = longest = kinds = 0
+    best, supplier = -1.0, ""
+    for (order, carried, prediction), weight in zip(hits, weights, strict=True):
+        ids = prediction[0]
+        if token in ids:
+            part = rest * weight * prediction[1][ids.index(token)]
+            parts[order] += part
+            orders |= 1 << order - 1
+            kinds |= _CARRIED if carried else _MEMORY
+            if order > longest:
+                longest = order
+            if part > best:
+                best, primary, supplier = part, order, _SUPPLIERS[carried][order]
+    if token == suffix_token:
+        kinds |= _SUFFIX
+        if suffix_share > best:
+            best, supplier = suffix_share, "suffix"
+    for other, p in runner_up:
+        if other == token:
+            kinds |= _RUNNER_UP
+            if (1.0 - suffix_share) * runner_up_share * p > best:
+                supplier = "runner-up"
+    source = "template" if tree.template else _WORDS.get(kinds, "mixed")
     key = (tree.before[parent], tree.previous[parent], tree.token[parent])[3 - longest :]
-    return Provenance(orders, primary, tuple(parts), source, supplier, key)
-
-
-def _other_parts(found: Lookup, token: int) -> list[tuple[str, float]]:
-    """The parts that are not the memory's."""
-    parts = []
-    if token == found.suffix_token:
-        parts.append(("suffix", found.suffix_share))
-    share = (1.0 - found.suffix_share) * found.runner_up_share
-    parts += [("runner-up", share * p) for other, p in found.runner_up if other == token]
-    return parts
+    return Provenance(orders, primary, (parts[1], parts[2], parts[3]), source, supplier, key)

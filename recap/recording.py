@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from recap.drafters.base import Learned, Rows
+from recap.prediction import Prediction
 from recap.provenance import Provenance, provenance
 from recap.settings import Settings
 from recap.trace import Emitted, Entries, Lookups, Nodes, Step
@@ -54,8 +55,8 @@ def record_step(
         runner_up=_runner_up(tree),
         entries=entries,
         writes={
-            str(order): {"new": learned.written.get(order, 0), "overwritten": list(rows_)}
-            for order, rows_ in learned.overwritten.items()
+            str(order): {"new": new, "overwritten": repeated}
+            for order, (new, repeated) in learned.writes.items()
         },
         emitted=_emitted(path, emitted, origins, rows.top2),
         accepted_length=len(emitted),
@@ -71,48 +72,49 @@ def _nodes(tree: CandidateTree, path: list[int], origins: list[Provenance]) -> N
         "accepted" if row in accepted else "rejected" if parent in accepted else "unreached"
         for row, parent in enumerate(tree.parent[1:], start=1)
     ]
+    orders, primary, weights, source, _, key = zip(*origins, strict=True) if origins else [()] * 6
     return Nodes(
         token=tree.token[1:],
         parent=[parent - 1 for parent in tree.parent[1:]],
         depth=tree.depth[1:],
-        orders=[origin.orders for origin in origins],
-        primary=[origin.primary for origin in origins],
-        weights=list(map(tuple, _rounded([origin.weights for origin in origins]))),
-        fused=_rounded(tree.fused[1:]),
-        path=_rounded(tree.path[1:]),
+        orders=list(orders),
+        primary=list(primary),
+        weights=list(weights),
+        fused=tree.fused[1:],
+        path=tree.path[1:],
         pop=list(range(tree.nodes)),
-        source=[origin.source for origin in origins],
-        key=[origin.key for origin in origins],
+        source=list(source),
+        key=list(key),
         state=states,
     )
 
 
 def _lookups(tree: CandidateTree, settings: Settings) -> tuple[Lookups, Entries]:
     """What each expanded row hit, and the predictions that were hit, each once."""
-    found, entries = Lookups(), Entries()
+    rows, orders, carried, places, weights = [], [], [], [], []
     numbers: dict[int, int] = {}
-    own = settings.specificity
-    carried = tuple(settings.carry * s for s in own)
+    predictions: list[Prediction] = []
     for row, lookup in tree.lookups.items():
-        for hit, weight in zip(lookup.hits, lookup.weights, strict=True):
-            prediction = hit.prediction
+        weights += lookup.weights
+        for hit in lookup.hits:
+            prediction = hit[2]
             number = numbers.get(id(prediction))
             if number is None:
-                number = numbers[id(prediction)] = len(entries.ids)
-                # Tuples of a prediction are immutable and shared as they are.
-                entries.ids.append(prediction.ids)
-                entries.probs.append(prediction.probs)
-                entries.concentration.append(prediction.concentration)
-                entries.confidence.append(prediction.confidence)
-                entries.request.append(prediction.request)
-                entries.step.append(prediction.step)
-            found.row.append(row)
-            found.order.append(hit.order)
-            found.carried.append(hit.carried)
-            found.entry.append(number)
-            found.specificity.append((carried if hit.carried else own)[hit.order - 1])
-            found.weight.append(weight)
-    found.weight = _rounded(found.weight)
+                number = numbers[id(prediction)] = len(predictions)
+                predictions.append(prediction)
+            rows.append(row)
+            orders.append(hit[0])
+            carried.append(hit[1])
+            places.append(number)
+    own = (0.0, *settings.specificity)
+    discounted = tuple(settings.carry * s for s in own)
+    specificity = [
+        (discounted if old else own)[order] for order, old in zip(orders, carried, strict=True)
+    ]
+    # A prediction's tuples are immutable and shared as they are.
+    columns = zip(*predictions, strict=True) if predictions else [()] * 6
+    entries = Entries(*map(list, columns))
+    found = Lookups(rows, orders, carried, places, specificity, weights)
     return found, entries
 
 
@@ -144,14 +146,14 @@ def _emitted(
     path: list[int], emitted: list[int], origins: list[Provenance], top2: np.ndarray
 ) -> list[Emitted]:
     """Token i was chosen by row path[i], and drafted by the row after it, if there is one."""
-    result = []
-    for place, token in enumerate(emitted):
-        drafted = place + 1 < len(path)
-        source = origins[path[place + 1] - 1].supplier if drafted else "bonus"
-        result.append(Emitted(token, source, _rounded(top2[path[place]])))
-    return result
+    sources = [origins[row - 1].supplier for row in path[1:]] + ["bonus"]
+    margins = _rounded(top2[path[: len(emitted)]])
+    return [
+        Emitted(token, source, margin)
+        for token, source, margin in zip(emitted, sources, margins, strict=False)
+    ]
 
 
-def _rounded(values: Any) -> list[Any]:
-    """Numbers as they are shown and saved: finite, of a few digits."""
-    return np.round(np.nan_to_num(np.asarray(values, np.float64)), _DIGITS).tolist()
+def _rounded(values: np.ndarray) -> list[Any]:
+    """float32 numbers as they are shown and saved: finite, of a few digits."""
+    return np.round(np.nan_to_num(values.astype(np.float64)), _DIGITS).tolist()

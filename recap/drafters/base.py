@@ -53,10 +53,9 @@ class Outcome:
 
 @dataclass(slots=True)
 class Learned:
-    """What an observation changed: by order, the rows whose key had an entry before."""
+    """What an observation changed: by order, the number of new keys, and rows that repeated one."""
 
-    overwritten: dict[int, list[int]] = field(default_factory=dict)
-    written: dict[int, int] = field(default_factory=dict)
+    writes: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
 
 
 class Drafter(Protocol):

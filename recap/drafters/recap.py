@@ -100,10 +100,10 @@ class RecapDrafter:
             return Learned()
         accepted = set(outcome.path)
         order = [row for row in range(len(predictions)) if row not in accepted] + outcome.path
-        overwritten = self.memory.write(
+        writes = self.memory.write(
             outcome.own, outcome.previous, outcome.before, predictions, order, seeding
         )
-        return Learned(overwritten)
+        return Learned(writes)
 
     def memory_entries(self) -> dict[str, int]:
         """See `Drafter.memory_entries`."""

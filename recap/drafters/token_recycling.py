@@ -97,10 +97,10 @@ class TokenRecyclingDrafter:
             return Learned()  # the prefill's predictions are discarded
         rows = outcome.rows
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
-        overwritten = self.memory.write(
+        writes = self.memory.write(
             outcome.own, outcome.previous, outcome.before, predictions, range(len(predictions))
         )
-        return Learned(overwritten)
+        return Learned(writes)
 
     def memory_entries(self) -> dict[str, int]:
         """See `Drafter.memory_entries`."""
