@@ -73,10 +73,7 @@ class Run:
         do_sample: bool = False,
     ) -> None:
         if do_sample:
-            raise SettingsError(
-                "do_sample",
-                "only greedy decoding is supported, sampling is not",
-            )
+            raise SettingsError("do_sample", "only greedy decoding is supported, sampling is not")
         if not isinstance(max_new_tokens, int) or not 1 <= max_new_tokens <= MAX_NEW_TOKENS:
             raise SettingsError("max_new_tokens", f"must be between 1 and {MAX_NEW_TOKENS}")
         if any(not isinstance(s, str) or not s for s in stop):
@@ -127,7 +124,8 @@ class Run:
                 "probs": [finite(float(p)) for p in first.rows.probs[last]],
             },
         }
-        self._emit([token])
+        _, ending = self._emit([token])
+        self._settle([token], ending)
 
     def steps(self) -> Iterator[Step]:
         """Decode to the end, one `Step` a pass."""
@@ -135,13 +133,14 @@ class Run:
             self.prefill()
             while not self._finished:
                 yield self._step()
-        except GeneratorExit:
+        except (GeneratorExit, KeyboardInterrupt):
             self.cancel()
             raise
         except ContextError as error:
             self._finish("context", str(error))
             raise
         except Exception as error:
+            self._drop_unrecorded()
             self._finish("error", str(error))
             raise
 
@@ -164,7 +163,7 @@ class Run:
         if limit and not self._alone:
             tree = drafter.propose(request.text, limit)
         else:
-            tree = CandidateTree(request.text[-1])
+            tree = CandidateTree.at(request.text)
             tree.reason = limited_by or "limit"
         tree.ancestry()  # the mask's part of drafting; kept on the tree
         drafted = time.perf_counter()
@@ -175,8 +174,8 @@ class Run:
         path = accept(tree, rows.choice)
         candidates = [tree.token[row] for row in path[1:]] + [rows.choice[path[-1]]]
         candidates = self._guarded(candidates, path, rows)
-        position, root = len(request.emitted), request.ids[-1]
-        emitted = self._emit(candidates)
+        position, root = len(self.trace.token_ids), request.ids[-1]
+        emitted, ending = self._emit(candidates)
         # The last token emitted becomes the next root, so its own row is not kept.
         target.commit(request, path[: len(emitted)])
         path = path[: len(emitted) + 1]
@@ -208,13 +207,12 @@ class Run:
         )
         self.trace.steps.append(step)
         self._note_vocabulary(step)
-        if self._finished:
-            self._close_trace()
+        self._settle(emitted, ending)
         return step
 
     def _room(self) -> tuple[int, str | None]:
         """(deepest path that can still be emitted with its bonus token, what limits it to none)."""
-        left = self.max_new_tokens - len(self.request.emitted) - 1
+        left = self.max_new_tokens - len(self.trace.token_ids) - 1
         context = self.target.context - 1 - self.request.root_position
         if min(left, context) > 0:
             return min(left, context), None
@@ -232,40 +230,57 @@ class Run:
                 return candidates[:place]
         return candidates
 
-    def _emit(self, tokens: list[int]) -> list[int]:
-        """Add tokens to the answer up to its end. Returns those that were added."""
-        trace = self.trace
+    def _emit(self, tokens: list[int]) -> tuple[list[int], str | None]:
+        """Add tokens to the answer up to its end. Returns (those that were added, what ended it).
+
+        Text is needed here only to look for stop strings; else it is made outside the clock.
+        """
+        ids = self.trace.token_ids
         for count, token in enumerate(tokens, start=1):
             self.request.append([token])
-            trace.token_ids.append(token)
-            stopped = self._add_text(token)
+            ids.append(token)
+            stopped = bool(self._stop) and self._completes_stop(token)
             if self._stop_when is not None and self._stop_when(self.request.ids):
                 stopped = True
             if token in self._eos:
-                self._finish("eos")
-            elif stopped:
-                self._finish("stop")
-            elif len(trace.token_ids) >= self.max_new_tokens:
-                self._finish("length")
-            if self._finished:
-                return tokens[:count]
-        if self.request.root_position >= self.target.context:
-            self._finish(
-                "context", f"The answer reached the end of the context ({self.target.context})."
-            )
-        return tokens
+                return tokens[:count], "eos"
+            if stopped:
+                return tokens[:count], "stop"
+            if len(ids) >= self.max_new_tokens:
+                return tokens[:count], "length"
+        full = self.request.root_position >= self.target.context
+        return tokens, "context" if full else None
 
-    def _add_text(self, token: int) -> bool:
-        """Add a token's text. Returns whether it completes a stop string."""
-        if self._detokenizer is None:
-            return False
+    def _completes_stop(self, token: int) -> bool:
+        """Add a token's text. Returns whether a stop string is complete with it."""
         before = len(self.trace.text)
         self.trace.text += self._detokenizer.push(token)
-        if not self._stop:
-            return False
         longest = max(map(len, self._stop))
         tail = self.trace.text[max(0, before - longest + 1) :] + self._detokenizer.held
         return any(stop in tail for stop in self._stop)
+
+    def _settle(self, emitted: list[int], ending: str | None) -> None:
+        """What the clock does not charge: the text of new tokens, and the end of the run."""
+        if self._detokenizer is not None and not self._stop:
+            for token in emitted:
+                self.trace.text += self._detokenizer.push(token)
+        if ending == "context":
+            self._finish(
+                ending, f"The answer fills the context of {self.target.context} positions."
+            )
+        elif ending:
+            self._finish(ending)
+
+    def _drop_unrecorded(self) -> None:
+        """After a pass that failed half-way: the answer is what the recorded steps emitted."""
+        count = sum(step.accepted_length for step in self.trace.steps)
+        kept = self.trace.token_ids[: count + 1]
+        if len(kept) == len(self.trace.token_ids):
+            return
+        self.trace.token_ids = kept
+        if self._detokenizer is not None:
+            self._detokenizer = Detokenizer(self.target.tokenizer)
+            self.trace.text = "".join(map(self._detokenizer.push, kept))
 
     def _outcome(
         self, tree: CandidateTree, rows: Rows, path: list[int], emitted: list[int]
@@ -348,9 +363,6 @@ class Run:
         self.trace.finish, self.trace.message = reason, message
         if self._detokenizer is not None:
             self.trace.text += self._detokenizer.finish()
-        self._close_trace()
-
-    def _close_trace(self) -> None:
         self.trace.memory["end"] = self._memory_state()
 
     def _note_vocabulary(self, step: Step) -> None:

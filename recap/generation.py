@@ -31,7 +31,7 @@ from transformers import (
     MaxLengthCriteria,
     StoppingCriteriaList,
 )
-from transformers.generation import GenerateDecoderOnlyOutput
+from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from recap.decoding import MAX_NEW_TOKENS, Run, new_memory
 from recap.drafters import get_method
@@ -109,7 +109,7 @@ def generate(
     if run.trace.finish == "context":
         logging.getLogger(__name__).warning("%s", run.trace.message)
     new = torch.tensor([run.trace.token_ids], dtype=input_ids.dtype, device=input_ids.device)
-    ids = torch.cat([input_ids, new], dim=-1)
+    ids: Any = torch.cat([input_ids, new], dim=-1)
     wants_dict = bool(config.return_dict_in_generate)
     if cache is not None and (wants_dict or getattr(cache, "_is_user_defined", False)):
         _fill(cache, request.cache)
@@ -172,7 +172,7 @@ def _ends(
             others.append(criterion)
 
     def stop_when(ids: list[int]) -> bool:
-        tensor = torch.tensor([ids], dtype=input_ids.dtype, device=input_ids.device)
+        tensor: Any = torch.tensor([ids], dtype=input_ids.dtype, device=input_ids.device)
         return bool(others(tensor, None).all())
 
     return longest, frozenset(eos), stop_when if others else None

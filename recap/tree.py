@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recap.fusion import Ranked
-from recap.prediction import Hit
+from recap.prediction import GAP, Hit
 
 
 class Lookup(NamedTuple):
@@ -64,7 +64,7 @@ class CandidateTree:
         "token",
     )
 
-    def __init__(self, root: int, previous: int = -1, before: int = -1) -> None:
+    def __init__(self, root: int, previous: int = GAP, before: int = GAP) -> None:
         self.token = [root]
         self.parent = [-1]
         self.depth = [0]
@@ -76,6 +76,11 @@ class CandidateTree:
         self.template = False
         self.reason: str | None = None
         self._ancestry: np.ndarray | None = None
+
+    @classmethod
+    def at(cls, text: Sequence[int]) -> CandidateTree:
+        """A tree of the root alone, at the end of a text with `GAP` for placeholders."""
+        return cls(text[-1], text[-2] if len(text) > 1 else GAP, text[-3] if len(text) > 2 else GAP)
 
     def __len__(self) -> int:
         """Number of rows: the root and the nodes."""

@@ -20,7 +20,7 @@ class AutoregressiveDrafter:
 
     def propose(self, text: Sequence[int], limit: int) -> CandidateTree:
         """The root alone."""
-        tree = CandidateTree(text[-1])
+        tree = CandidateTree.at(text)
         tree.reason = "off"
         return tree
 

@@ -32,7 +32,7 @@ class PromptLookupDrafter:
         match, continuation = self._index.propose(
             settings.suffix_min_match, min(settings.max_depth, settings.budget, limit)
         )
-        tree = CandidateTree(text[-1])
+        tree = CandidateTree.at(text)
         for row, token in enumerate(continuation):
             tree.lookups[row] = Lookup((), (), token, match + row, 1.0)
             tree.add(row, token, 1.0, tree.path[row] * settings.depth_factor)

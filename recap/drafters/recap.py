@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from recap.drafters.base import Learned, Outcome
 from recap.fusion import Fusion, Ranked, mix
 from recap.memory import PersistentMemory, RequestMemory
-from recap.prediction import GAP, SEED_STEP, Prediction, predictions_from_rows
+from recap.prediction import SEED_STEP, Prediction, predictions_from_rows
 from recap.settings import Settings
 from recap.suffix import SuffixIndex
 from recap.tree import CandidateTree, Lookup, best_first
@@ -36,11 +36,7 @@ class RecapDrafter:
     def propose(self, text: Sequence[int], limit: int) -> CandidateTree:
         """See `Drafter.propose`."""
         settings = self.settings
-        tree = CandidateTree(
-            text[-1],
-            text[-2] if len(text) > 1 else GAP,
-            text[-3] if len(text) > 2 else GAP,
-        )
+        tree = CandidateTree.at(text)
         if settings.suffix:
             self._index.extend(text[len(self._index.text) :])
             match, continuation = self._index.propose(

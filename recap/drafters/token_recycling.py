@@ -73,7 +73,7 @@ class TokenRecyclingDrafter:
 
     def propose(self, text: Sequence[int], limit: int) -> CandidateTree:
         """Fill the template from the matrix; what has no prediction is left out."""
-        tree = CandidateTree(text[-1])
+        tree = CandidateTree.at(text)
         tree.template = True
         # Template row -> row of this tree, for the nodes that could be filled.
         filled = {0: 0}

@@ -12,6 +12,7 @@ from recap.errors import ContextError, ModelError
 from recap.targets import make_target
 from recap.targets.cache import BLOCK, TreeCache
 from recap.targets.tiny import tiny_model
+from recap.trace import Trace
 from recap.tree import CandidateTree
 from tests.recap.reference import picture, tiny_target
 
@@ -178,6 +179,26 @@ def test_a_failed_pass_leaves_no_rows_behind(monkeypatch):
     assert again.finish_all().token_ids == wanted
 
 
+@pytest.mark.parametrize("stop", [(), ("never said",)])
+def test_a_step_that_fails_after_verification_leaves_a_trace_that_loads(monkeypatch, stop):
+    """What was not recorded is not part of the answer either."""
+    target = tiny_target("llama", 4)
+    run = Run(target, target.prepare("go"), "recap", max_new_tokens=40, stop=stop)
+    steps = run.steps()
+    next(steps)
+    text, ids = run.trace.text, list(run.trace.token_ids)
+
+    def full(request, path):
+        raise MemoryError("full")
+
+    monkeypatch.setattr(target, "commit", full)
+    with pytest.raises(MemoryError):
+        next(steps)
+    assert run.trace.token_ids == ids
+    assert run.trace.text.startswith(text)
+    assert Trace.loads(run.trace.dumps()) == run.trace
+
+
 def test_one_copy_to_the_host_a_step(monkeypatch):
     """Everything the host needs of a pass comes over in one tensor."""
     target = tiny_target("qwen2_5_vl", 6)
@@ -214,7 +235,7 @@ def test_the_context_limit_ends_the_answer_with_a_message(method):
     run = Run(target, request, method, max_new_tokens=500)
     trace = run.finish_all()
     assert trace.finish == "context"
-    assert "64" in trace.message
+    assert "64 positions" in trace.message
     assert request.prompt_length + len(trace.token_ids) == 65  # the last token needs no position
     with pytest.raises(ContextError, match="Shorten"):
         Run(target, target.prepare("x" * 100), method).finish_all()
