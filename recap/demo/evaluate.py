@@ -1,0 +1,291 @@
+"""Measures the exported model on held-out pictures: one line a figure, with its target.
+
+Pictures come from the seeds `held-out/…`, which training (`train/…`) never uses. Everything is
+greedy and goes through `load_target` and the engine's loop, so it measures what a person gets.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from recap.demo import parse
+from recap.demo.draw import draw, draw_smooth
+from recap.demo.facts import KINDS, Card, Chart, Picture, Scene, sample
+from recap.demo.grammar import REGISTRY, build_turn, turn_about
+from recap.demo.score import Shares, attributes_right, best_alignment, same, words_right
+from recap.drafters import get_method
+from recap.session import Session
+from recap.targets import Target, load_target
+from recap.trace import Trace
+
+MAX_NEW_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure; `low` and `high` are its targets, None where it is only reported."""
+
+    name: str
+    value: float
+    unit: str = "%"
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def met(self) -> bool:
+        return (self.low is None or self.value >= self.low) and (
+            self.high is None or self.value <= self.high
+        )
+
+    def line(self) -> str:
+        bounds = [f"at least {self.low:g}"] if self.low is not None else []
+        bounds += [f"at most {self.high:g}"] if self.high is not None else []
+        verdict = ("MISS", "ok  ")[self.met] if bounds else "    "
+        target = f"  (target: {', '.join(bounds)} {self.unit})" if bounds else ""
+        return f"{verdict} {self.name:<58} {self.value:8.2f} {self.unit}{target}"
+
+
+# Share -> (words of its line, target in per cent).
+_TARGETS: dict[str, tuple[str, float]] = {
+    "scene_detail": ("scenes: attributes in detailed descriptions", 95),
+    "scene_json": ("scenes: attributes in JSON", 95),
+    "scene_count": ("scenes: number of shapes", 95),
+    "chart_values": ("charts: bar values, exact", 90),
+    "chart_labels": ("charts: bar labels", 95),
+    "card_words": ("cards: words and numbers", 85),
+    "json_parses": ("JSON answers that parse", 99),
+    "ends": ("answers that end by themselves", 99),
+    "swap_changes": ("answers that follow a swapped picture", 95),
+}
+
+
+class Asker:
+    """Asks the target and keeps the count of answers that ended by themselves."""
+
+    def __init__(self, target: Target, method: str, shares: Shares) -> None:
+        self.session = Session(target)
+        self.method, self.shares = method, shares
+
+    def ask(self, prompt: str, image: Image.Image | None, method: str | None = None) -> Trace:
+        run = self.session.run(prompt, image, method or self.method, max_new_tokens=MAX_NEW_TOKENS)
+        trace = run.finish_all()
+        self.shares.add("ends", trace.finish == "eos")
+        return trace
+
+
+def held_out(kind: str, count: int) -> Iterator[Picture]:
+    """The first `count` held-out pictures of a kind."""
+    return (sample(kind, f"held-out/{kind}/{index}") for index in range(count))
+
+
+def question(kind: str, name: str, style: int) -> str:
+    """Phrasing `style` (of as many as there are, in turn) of a request without slots."""
+    questions = REGISTRY[kind][name].questions
+    return questions[style % len(questions)]
+
+
+def _json_answer(asker: Asker, kind: str, index: int, image: Image.Image) -> str:
+    text = asker.ask(question(kind, "json", index), image).text
+    asker.shares.add("json_parses", parse.load_json(text) is not None)
+    return text
+
+
+def score_scene(asker: Asker, scene: Scene, index: int, image: Image.Image) -> None:
+    """A detailed description and a JSON list of one scene."""
+    detail = asker.ask(question("scene", "detail", index), image).text
+    listed = parse.shapes_in_prose(detail)
+    asker.shares.add("scene_detail", *attributes_right(listed, scene))
+    told = parse.number_of_shapes(detail)
+    asker.shares.add("scene_count", told == len(listed) == len(scene.objects))
+    rows = parse.shapes_in_json(_json_answer(asker, "scene", index, image))
+    asker.shares.add("scene_json", *attributes_right(rows, scene))
+    asker.shares.add("scene_count", rows is not None and len(rows) == len(scene.objects))
+
+
+def score_chart(asker: Asker, chart: Chart, index: int, image: Image.Image) -> None:
+    """A detailed description and a JSON list of one chart."""
+    detail = asker.ask(question("chart", "detail", index), image).text
+    answers = [
+        parse.bars_in_prose(detail),
+        parse.bars_in_json(_json_answer(asker, "chart", index, image)) or [],
+    ]
+    labels, values = [b.label for b in chart.bars], [b.value for b in chart.bars]
+    for bars in answers:
+        asked = max(len(bars), len(labels))
+        asker.shares.add(
+            "chart_labels", best_alignment([label for label, _ in bars], labels, same), asked
+        )
+        asker.shares.add(
+            "chart_values", best_alignment([value for _, value in bars], values, same), asked
+        )
+
+
+def score_card(asker: Asker, card: Card, index: int, image: Image.Image) -> None:
+    """A transcription and a JSON list of one card."""
+    # The phrasings of "read" that are answered line by line.
+    text = asker.ask(question("card", "read", (0, 4, 5)[index % 3]), image).text
+    asker.shares.add("card_words", *words_right(parse.printed_lines(text), card))
+    data = parse.load_json(_json_answer(asker, "card", index, image))
+    rows: Any = data.get("lines") if isinstance(data, dict) else data
+    lines = []
+    for row in rows if isinstance(rows, list) else []:
+        words = f"{row.get('text', '')} {row.get('number', '')}" if isinstance(row, dict) else row
+        lines.append(str(words).split())
+    asker.shares.add("card_words", *words_right(lines, card))
+
+
+_SCORERS: dict[str, Callable[..., None]] = {
+    "scene": score_scene,
+    "chart": score_chart,
+    "card": score_card,
+}
+
+
+def swapped_pictures(asker: Asker, count: int) -> None:
+    """Asks about a second picture what was asked about the first: the answers must differ."""
+    for kind in KINDS:
+        pictures = list(held_out(kind, 2 * count))
+        for index, (one, two) in enumerate(zip(pictures[:count], pictures[count:], strict=True)):
+            prompt = question(kind, "detail", index)
+            first, second = (asker.ask(prompt, draw(p)).text for p in (one, two))
+            asker.shares.add("swap_changes", first != second)
+
+
+@torch.inference_mode()
+def image_sensitivity(target: Target, count: int, shares: Shares) -> None:
+    """The share of answer tokens whose greedy choice changes with the picture.
+
+    A state is image-sensitive when its greedy token changes if the picture is replaced by the
+    mean picture of its kind or by another picture of its kind, the text so far being the same.
+    """
+    for kind in KINDS:
+        pictures = list(held_out(kind, count + 1))
+        images = [draw(p) for p in pictures]
+        pixels = np.mean([np.asarray(image, dtype=np.float32) for image in images], axis=0)
+        mean = Image.fromarray(pixels.astype(np.uint8))
+        rng = random.Random(f"held-out/sensitivity/{kind}")
+        for index in range(count):
+            turn = turn_about(pictures[index], rng)
+            session = Session(target)
+            trace = session.run(
+                turn.question, images[index], "autoregressive", max_new_tokens=MAX_NEW_TOKENS
+            ).finish_all()
+            own = np.array(trace.token_ids)
+            changed = np.zeros(len(own), dtype=bool)
+            for other in (mean, images[index + 1]):
+                changed |= _greedy_choices(target, turn.question, other, own) != own
+            shares.add(f"sensitive_{kind}", int(changed.sum()), len(own))
+
+
+def _greedy_choices(target: Target, prompt: str, image: Image.Image, tokens: np.ndarray):
+    """The greedy choice at each place of `tokens` (forced) after `prompt` about `image`."""
+    request = target.prepare(prompt, image)
+    model = target.model
+    ids = torch.tensor([[*request.ids, *tokens[:-1].tolist()]], device=target.device)
+    inputs = {
+        name: tensor.to(target.device)
+        for name, tensor in request.inputs.items()
+        if name in ("pixel_values", "image_grid_thw")
+    }
+    kinds = (ids == model.config.image_token_id).int()
+    positions, _ = model.model.get_rope_index(
+        ids.cpu(), kinds.cpu(), image_grid_thw=inputs["image_grid_thw"].cpu()
+    )
+    logits = model(
+        input_ids=ids,
+        mm_token_type_ids=kinds,
+        position_ids=positions.to(target.device),
+        use_cache=False,
+        **inputs,
+    ).logits[0, len(request.ids) - 1 :]
+    return logits.argmax(-1).cpu().numpy()
+
+
+def mean_accepted_length(target: Target, count: int) -> float:
+    """MAT of RECAP with 63 nodes on the requests that people make, memory kept between them."""
+    session = Session(target)
+    rng = random.Random("held-out/requests")
+    emitted = passes = 0
+    for index in range(count):
+        picture = sample(KINDS[index % 3], f"held-out/requests/{index}")
+        turn = turn_about(picture, rng)
+        trace = session.run(
+            turn.question,
+            draw(picture),
+            "recap",
+            settings=get_method("recap").settings(budget=63),
+            max_new_tokens=MAX_NEW_TOKENS,
+        ).finish_all()
+        emitted += sum(step.accepted_length for step in trace.steps)
+        passes += len(trace.steps)
+    return emitted / max(1, passes)
+
+
+def speed(name: str) -> list[Figure]:
+    """Seconds to load and to the first token, and tokens a second without speculation."""
+    start = time.perf_counter()
+    target = load_target(name)
+    load = time.perf_counter() - start
+    picture = sample("scene", "held-out/speed/0")
+    turn = build_turn("scene", "detail", picture, random.Random(0), 0)
+    assert turn is not None
+    first, rates = [], []
+    for _ in range(3):
+        start = time.perf_counter()
+        run = Session(target).run(
+            turn.question, draw(picture), "autoregressive", max_new_tokens=MAX_NEW_TOKENS
+        )
+        run.prefill()
+        first.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        trace = run.finish_all()
+        rates.append((len(trace.token_ids) - 1) / (time.perf_counter() - start))
+    return [
+        Figure("seconds to load", load, "s", high=3),
+        Figure("seconds to the first token", max(first), "s", high=0.5),
+        Figure("autoregressive tokens a second", max(rates), "/s", low=60),
+    ]
+
+
+def evaluate(name: str = "demo", pictures: int = 200, method: str = "recap-plus") -> int:
+    """Print every figure of the model `name`; returns 1 where a target is missed, else 0.
+
+    `pictures` is how many held-out pictures of each kind are asked about, twice each. The last
+    line is one JSON object with all figures.
+    """
+    start = time.perf_counter()
+    figures = speed(name)
+    target, shares = load_target(name), Shares()
+    asker = Asker(target, method, shares)
+    for kind in KINDS:
+        for index, picture in enumerate(held_out(kind, pictures)):
+            # Half of them as the app shows them: larger, with smooth edges.
+            image = draw_smooth(picture) if index % 2 else draw(picture)
+            _SCORERS[kind](asker, picture, index, image)
+        print(f"[evaluate] {kind}: {pictures} pictures", flush=True)
+    few = max(2, pictures // 10)
+    swapped_pictures(asker, few)
+    image_sensitivity(target, few, shares)
+    for share, (words, low) in _TARGETS.items():
+        figures.append(Figure(words, 100 * shares.by_name[share].value, low=low))
+    for kind in KINDS:
+        value = 100 * shares.by_name[f"sensitive_{kind}"].value
+        figures.append(Figure(f"{kind}s: image-sensitive tokens", value))
+    mat = mean_accepted_length(target, max(6, pictures // 4))
+    figures.append(Figure("MAT of RECAP with 63 nodes", mat, "tokens", 3, 4.5))
+    figures.append(Figure("seconds for this evaluation", time.perf_counter() - start, "s"))
+    for figure in figures:
+        print(figure.line())
+    missed = [figure.name for figure in figures if not figure.met]
+    print(f"{len(missed)} of {len(figures)} figures miss their target: {', '.join(missed) or '-'}")
+    print(json.dumps({figure.name: round(figure.value, 4) for figure in figures}))
+    return 1 if missed else 0

@@ -1,0 +1,146 @@
+"""Stage 2: the whole model, from the taught vision tower, on packed requests and answers.
+
+The vision heads stay on at a small weight, so reading improves while the decoder learns to use
+it. The weights that are kept in the end are a moving average of the trained ones.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
+
+from recap.demo.facts import Picture, sample
+from recap.demo.forward import decode_hidden, encode_pictures
+from recap.demo.heads import VisionHeads
+from recap.demo.model import build_model
+from recap.demo.optimise import (
+    Average,
+    Optimiser,
+    Progress,
+    learning_rate,
+    load_checkpoint,
+    save_checkpoint,
+)
+from recap.demo.pack import IGNORE, Packer, Rows
+from recap.demo.teach import CPU, picture_batch
+from recap.demo.tokenizer import special_ids
+
+BATCH = 8  # pictures a step; about 40 requests
+HEADS_WEIGHT = 1.0
+# The tower arrives trained: it moves more slowly than the decoder, which starts from nothing.
+TOWER_SCALE = 0.3
+# For this share of the steps the decoder's gradient stays out of the tower: as long as the decoder
+# does not look, its gradient is noise, and it washes out what the tower has learnt.
+DETACHED_SHARE = 0.3
+# Reading takes the longest to learn and has the shortest answers.
+_CYCLE = ("scene", "card", "chart", "scene", "card", "scene", "card", "chart")
+
+
+def answer_loss(
+    model: Qwen2_5_VLForConditionalGeneration, features: Tensor, rows: Rows, image_id: int
+) -> tuple[Tensor, float]:
+    """Mean cross-entropy of the answers' tokens, and the share that greedy choice gets right.
+
+    features: (pictures, 36, width), which take the place of the image tokens.
+    """
+    embeds = model.model.language_model.embed_tokens(rows.ids)
+    image = (rows.ids == image_id)[..., None]
+    embeds = embeds.masked_scatter(image, features)
+    hidden = decode_hidden(model, embeds, rows.positions, rows.mask())
+    # Logits cost as much as a layer: only where the next token belongs to an answer.
+    wanted = rows.labels[:, 1:]
+    keep = wanted != IGNORE
+    logits = functional.linear(hidden[:, :-1][keep], model.lm_head.weight)
+    target = wanted[keep]
+    right = float((logits.detach().argmax(-1) == target).float().mean())
+    return functional.cross_entropy(logits, target), right
+
+
+def _pictures(seed: int, step: int) -> list[Picture]:
+    names = (f"train/{seed}/joint/{step * BATCH + i}" for i in range(BATCH))
+    return [sample(kind, name) for kind, name in zip(_CYCLE, names, strict=True)]
+
+
+def train_model(
+    work: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    seed: int,
+    pictures: int,
+    lr: float = 1.5e-3,
+    muon_lr: float = 4e-3,
+    device: torch.device = CPU,
+    save_seconds: float = 150.0,
+) -> Path:
+    """Train on `pictures` pictures, or take up where `work/model.pt` stopped; returns that path.
+
+    Resumes with the optimiser's state where the checkpoint has it, else from the weights alone.
+    """
+    path = work / "model.pt"
+    torch.manual_seed(seed)
+    model = build_model(len(tokenizer), special_ids(tokenizer))
+    heads = VisionHeads()
+    model.to(device)
+    heads.to(device)
+    state, first = load_checkpoint(path), 0
+    if state is None:
+        taught = load_checkpoint(work / "vision.pt")
+        if taught is None:
+            raise FileNotFoundError(f"no taught vision tower at {work / 'vision.pt'}")
+        body = {k.removeprefix("visual."): v for k, v in taught["tower"].items() if "visual." in k}
+        model.model.visual.load_state_dict(body)
+        head = {k.removeprefix("heads."): v for k, v in taught["tower"].items() if "heads." in k}
+        heads.load_state_dict(head)
+    else:
+        model.load_state_dict(state["model"])
+        heads.load_state_dict(state["heads"])
+        first = int(state["step"])
+    tower = [(n, p) for n, p in model.named_parameters() if "visual." in n]
+    tower += [(f"heads.{n}", p) for n, p in heads.named_parameters()]
+    decoder = [(n, p) for n, p in model.named_parameters() if "visual." not in n]
+    optimiser = Optimiser([(decoder, 1.0), (tower, TOWER_SCALE)], lr, muon_lr)
+    average = Average(model, decay=0.998)
+    if state is not None and "optimiser" in state:
+        optimiser.load_state_dict(state["optimiser"])
+        average.weights = {n: w.to(device) for n, w in state["average"].items()}
+    packer = Packer(tokenizer)
+    total = pictures // BATCH
+    progress = Progress("train", total * BATCH, first * BATCH, "pictures")
+    saved = time.perf_counter()
+    for step in range(first, total):
+        chosen = _pictures(seed, step)
+        rows = packer.pack_rows(chosen, random.Random(f"train/{seed}/turns/{step}"))
+        rows = rows.to(device)
+        pixels, targets = picture_batch(chosen, device)
+        features = encode_pictures(model.model.visual, pixels)
+        seen = features.detach() if step < DETACHED_SHARE * total else features
+        loss, right = answer_loss(model, seen, rows, packer.image)
+        heads_loss, _ = heads(features, targets)
+        (loss + HEADS_WEIGHT * heads_loss).backward()
+        norm = optimiser.step(learning_rate(step, total, warmup=min(100, total // 10 + 1)))
+        average.update(model, step)
+        progress.add(
+            (step + 1) * BATCH,
+            loss=float(loss.detach()),
+            right=right,
+            heads=float(heads_loss.detach()),
+            norm=norm,
+            turns=rows.turns,
+        )
+        if time.perf_counter() - saved > save_seconds or step + 1 == total:
+            state = {
+                "model": model.state_dict(),
+                "heads": heads.state_dict(),
+                "average": average.weights,
+                "step": step + 1,
+            }
+            if step + 1 < total:
+                state["optimiser"] = optimiser.state_dict()
+            save_checkpoint(path, state)
+            saved = time.perf_counter()
+    return path
