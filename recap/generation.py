@@ -79,7 +79,8 @@ def generate(
     cold. `on_step` gets every `Step` as it is done.
 
     Returns (1, prompt + new) int64 ids, or a `GenerateDecoderOnlyOutput` of `sequences` and `cache`
-    with `return_dict_in_generate`. A `DynamicCache` that the caller gave is filled.
+    with `return_dict_in_generate`. A `DynamicCache` that the caller gave is filled. Where the
+    model's context ends, the answer ends with a logged warning; `generate` would go on.
 
     Raises `SettingsError`, `PromptError`, `ProcessorError`, `ModelError` or `ContextError`, naming
     what cannot be had with the same result.

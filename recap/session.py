@@ -3,6 +3,8 @@
 session = Session(load_target("demo"))
 run = session.run("Describe this picture.", image, "recap-plus")
 run.finish_all()                      # the next run of this method starts with what it learnt
+
+A session also keeps the memory over calls of `model.generate`; see `recap.generation`.
 """
 
 from __future__ import annotations

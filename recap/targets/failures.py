@@ -10,7 +10,6 @@ import errno
 import json
 from collections.abc import Iterator
 
-import httpx
 import torch
 import transformers
 from huggingface_hub.errors import (
@@ -22,12 +21,14 @@ from huggingface_hub.errors import (
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
 )
+from huggingface_hub.utils import httpx
 from safetensors import SafetensorError
 
 from recap.targets.versions import is_newer
 
 _NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate")
-_OFFLINE = (OfflineModeIsEnabled, LocalEntryNotFoundError, httpx.TransportError, ConnectionError)
+#: What it looks like when Hugging Face cannot be reached.
+UNREACHABLE = (OfflineModeIsEnabled, LocalEntryNotFoundError, httpx.TransportError, ConnectionError)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -64,7 +65,7 @@ def explain(name: str, error: BaseException, saved_with: str | None = None) -> s
         )
     if has(HFValidationError):
         return f"{name!r} is neither a folder nor a Hugging Face id (owner/model)."
-    if has(*_OFFLINE) or "connect to" in text.lower():
+    if has(*UNREACHABLE) or "connect to" in text.lower():
         return (
             f"{name} is not on this machine and Hugging Face cannot be reached. Connect to the "
             "network (and unset HF_HUB_OFFLINE), or give the folder of a copy."

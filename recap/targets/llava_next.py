@@ -34,7 +34,7 @@ class LlavaNextTarget(VisionTarget):
             every = self.model.config.image_grid_pinpoints
             bound = max(self.max_pixels, min(high * wide for high, wide in every))
             allowed = [[high, wide] for high, wide in every if high * wide <= bound]
-            high, wide = select_best_resolution([image.height, image.width], allowed)
+            high, wide = select_best_resolution((image.height, image.width), allowed)
             factor = min(high / image.height, wide / image.width)
             if factor < 1:
                 size = (int(image.width * factor), int(image.height * factor))

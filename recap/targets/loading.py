@@ -10,18 +10,20 @@ fetched. A person at a terminal sees the bars of the hub client and of transform
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from huggingface_hub import snapshot_download
+from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import DryRunError
 from tqdm.auto import tqdm
 from transformers import AutoConfig, PreTrainedConfig
+from transformers.utils import logging
 
 from recap.errors import ModelError, RecapError
-from recap.targets.failures import explain, is_out_of_memory
+from recap.targets.failures import UNREACHABLE, explain, is_out_of_memory
 from recap.targets.known import Source, locate
 from recap.targets.placement import place, quantization, too_large, weight_bytes
 
@@ -31,7 +33,12 @@ if TYPE_CHECKING:
 #: Told what is being done, and the share of it that is done: in [0, 1], None where unknown.
 Progress = Callable[[str, float | None], None]
 #: Files of a repository that loading needs; weights only as safetensors.
-_FILES = ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"]
+_WHICH: dict[str, Any] = {
+    "allow_patterns": ["*.safetensors", "*.json", "*.jinja", "*.txt", "*.model"],
+    "ignore_patterns": ["*/*"],
+}
+#: Seconds within which Hugging Face has to answer.
+_PATIENCE = 10.0
 
 
 def load_from_pretrained(
@@ -53,6 +60,8 @@ def load_from_pretrained(
     bounds = {key: value for key, value in bounds.items() if value is not None}
     source = locate(name)
     tell("Reading the configuration", None)
+    if not source.is_local:
+        source = _fetch(name, None, _reached, source)
     config, adapter = _configuration(name, source, adapters)
     saved_with = getattr(config, "transformers_version", None)
     if bounds and not adapter.takes_pictures:
@@ -69,19 +78,20 @@ def load_from_pretrained(
     parts = _fetch(name, saved_with, adapter.load_processors, where, **source.options)
     tell("Loading the weights", None)
     try:
-        model, report = _fetch(
-            name,
-            saved_with,
-            adapter.auto_model.from_pretrained,
-            where,
-            config=config,
-            dtype=dtype,
-            attn_implementation="sdpa",
-            output_loading_info=True,
-            **source.options,
-            **fewer_bits,
-            **placed,
-        )
+        with _weights_told(progress):
+            model, report = _fetch(
+                name,
+                saved_with,
+                adapter.auto_model.from_pretrained,
+                where,
+                config=config,
+                dtype=dtype,
+                attn_implementation="sdpa",
+                output_loading_info=True,
+                **source.options,
+                **fewer_bits,
+                **placed,
+            )
         if not placed:
             model = model.to(device)
     except ModelError:
@@ -117,10 +127,24 @@ def _configuration(
     return config, adapter
 
 
+def _reached(source: Source) -> Source:
+    """The repository, or its copy in the cache where Hugging Face does not answer.
+
+    Asked once and before anything else: the client's own downloads try again for half a minute.
+    """
+    try:
+        HfApi().model_info(source.where, timeout=_PATIENCE)
+    except UNREACHABLE:
+        return Source(snapshot_download(source.where, **_WHICH, local_files_only=True))
+    return source
+
+
 def _saved_with(source: Source) -> str | None:
     """The transformers version that a checkpoint names, if its configuration can be read at all."""
     try:
-        raw, _ = PreTrainedConfig.get_config_dict(source.where, **source.options)
+        raw, _ = PreTrainedConfig.get_config_dict(
+            source.where, local_files_only=True, **source.options
+        )
     except Exception:  # what is wrong with it is being explained already
         return None
     return raw.get("transformers_version")
@@ -131,17 +155,16 @@ def _download(repository: str, progress: Progress | None) -> str:
 
     Without safetensors in it the repository itself is returned: transformers knows older formats.
     """
-    which = {"allow_patterns": _FILES, "ignore_patterns": ["*/*"]}
     # Without anybody to tell, the client's own bars are left on for a person at a terminal.
-    bars = {"tqdm_class": _reporting(repository, which, progress)} if progress else {}
-    folder = snapshot_download(repository, **which, **bars)
+    bars: dict[str, Any] = {"tqdm_class": _reporting(repository, progress)} if progress else {}
+    folder = snapshot_download(repository, **_WHICH, **bars)
     return folder if any(Path(folder).glob("*.safetensors")) else repository
 
 
-def _reporting(repository: str, which: dict[str, Any], progress: Progress) -> type[tqdm]:
+def _reporting(repository: str, progress: Progress) -> type[tqdm]:
     """A bar for the hub client that draws nothing and passes on the share of bytes that came."""
     try:
-        planned = snapshot_download(repository, **which, dry_run=True)
+        planned = snapshot_download(repository, **_WHICH, dry_run=True)
         total = sum(file.file_size or 0 for file in planned if file.will_download)
     except DryRunError:  # offline: what there is, is in the cache
         total = 0
@@ -162,6 +185,30 @@ def _reporting(repository: str, which: dict[str, Any], progress: Progress) -> ty
             return drawn
 
     return Reporting
+
+
+@contextmanager
+def _weights_told(progress: Progress | None) -> Iterator[None]:
+    """Pass on how many of the weights transformers has loaded, instead of drawing its bar."""
+    if progress is None:
+        yield
+        return
+
+    def tell(factory: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if not arguments or not hasattr(arguments[0], "__len__"):
+            return factory(*arguments, **options)
+        return counted(arguments[0])
+
+    def counted(parts: Any) -> Iterator[Any]:
+        for count, part in enumerate(parts, start=1):
+            yield part
+            progress("Loading the weights", count / len(parts))
+
+    before = logging.set_tqdm_hook(tell)
+    try:
+        yield
+    finally:
+        logging.set_tqdm_hook(before)
 
 
 def _say_nothing(text: str, share: float | None) -> None:

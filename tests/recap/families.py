@@ -17,6 +17,7 @@ from transformers.models.llava_next.processing_llava_next import LlavaNextProces
 from transformers.models.qwen2_5_vl.processing_qwen2_5_vl import Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.processing_qwen2_vl import Qwen2VLProcessor
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
+from transformers.models.smolvlm import processing_smolvlm
 
 from recap.targets import Target, make_target
 from recap.targets.tiny import TINY, tiny_model
@@ -60,8 +61,20 @@ def _llava_next(image_processor: Any, tokenizer: Any) -> Any:
 
 
 def _idefics3(image_processor: Any, tokenizer: Any) -> Any:
-    # SmolVLM's own processor differs in its video part and needs num2words for that.
     return Idefics3Processor(image_processor, tokenizer, image_seq_len=4)
+
+
+def _smolvlm(image_processor: Any, tokenizer: Any) -> Any:
+    # It insists on num2words, which spells the number of a video's frames and nothing else.
+    processing_smolvlm.num2words = processing_smolvlm.num2words or str
+
+    class ImagesOnly(processing_smolvlm.SmolVLMProcessor):
+        def __init__(self, image_processor=None, tokenizer=None, chat_template=None):
+            super().__init__(
+                image_processor, tokenizer, None, image_seq_len=4, chat_template=chat_template
+            )
+
+    return ImagesOnly(image_processor, tokenizer)
 
 
 FAMILIES = {
@@ -73,7 +86,7 @@ FAMILIES = {
         Family("llava_next", _llava_next, 4),
         Family("llava_next-mistral", _llava_next, 4),
         Family("idefics3", _idefics3, 3),
-        Family("smolvlm", _idefics3, 3),
+        Family("smolvlm", _smolvlm, 3),
     )
 }
 

@@ -19,6 +19,7 @@ _COMMIT = "a" * 40
 
 
 class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
     folder: Path
 
     def log_message(self, *args: Any) -> None:
@@ -70,6 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
+        self.send_header("Connection", "close")  # so that nothing is left open when it stops
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(data)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from transformers import (
+    AutoModelForImageTextToText,
+    AutoProcessor,
     DynamicCache,
     LogitsProcessor,
     LogitsProcessorList,
@@ -14,6 +16,7 @@ from transformers import (
     StoppingCriteriaList,
     StopStringCriteria,
 )
+from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
 import recap
 from recap.drafters import METHODS
@@ -25,7 +28,7 @@ from recap.errors import (
     SettingsError,
 )
 from recap.targets import make_target
-from recap.targets.tiny import tiny_model
+from recap.targets.tiny import TINY, tiny_model
 from tests.recap.families import family_target
 from tests.recap.reference import model_inputs, picture
 
@@ -186,6 +189,15 @@ def test_a_cache_of_the_caller_is_filled(target, inputs):
     assert cache.get_seq_length() == ids.shape[1] - 1
 
 
+def test_the_end_of_the_context_ends_the_answer(caplog):
+    """With a warning: up to there the ids are those of `generate`."""
+    target = make_target(tiny_model("llama", max_position_embeddings=32))
+    alone, ours = both(target, {"input_ids": torch.arange(20, 40)[None]}, max_new_tokens=30)
+    assert ours.shape[1] == 33  # the last token needs no position of its own
+    assert torch.equal(alone[:, :33], ours)
+    assert "context of 32" in caplog.text
+
+
 def test_own_keywords_arrive(target, inputs):
     """`method`, `settings` and `on_step`, and nothing of them reaches the model."""
     for method in METHODS:
@@ -253,6 +265,38 @@ class Counting(LogitsProcessor):
 def test_what_would_give_other_ids_is_refused_by_name(target, inputs, options, error, match):
     """Each with its own name in the message."""
     refused(target, inputs, error, match, **options)
+
+
+def test_the_example_of_the_documentation(tmp_path):
+    """With what AutoModel and AutoProcessor load, as anybody would write it."""
+    tiny = TINY["llava_next"]
+    tiny_model("llava_next").save_pretrained(tmp_path)
+    LlavaNextProcessor(
+        tiny.image_processor(),
+        tiny.tokenizer(),
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=tiny.template,
+    ).save_pretrained(tmp_path)
+    name, image = str(tmp_path), picture(0)
+
+    model = AutoModelForImageTextToText.from_pretrained(name, dtype="auto")
+    processor = AutoProcessor.from_pretrained(name)
+    content = [{"type": "image", "image": image}, {"type": "text", "text": "What is this?"}]
+    inputs = processor.apply_chat_template(
+        [{"role": "user", "content": content}],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+    )
+    options = {"do_sample": False, "max_new_tokens": 40}
+    session = recap.Session(recap.make_target(model))  # keeps what it learns between calls
+    ids = model.generate(**inputs, **options, custom_generate=recap.generate, memory=session)
+
+    assert torch.equal(ids, model.generate(**inputs, **options))
+    assert session.memory("recap").requests == 1
 
 
 def test_several_answers_are_refused(target, inputs):

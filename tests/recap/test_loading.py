@@ -107,7 +107,11 @@ def test_progress_is_told(saved):
     """In order, with a share in [0, 1] or None."""
     told = []
     load(saved, progress=lambda text, share: told.append((text, share)))
-    assert [text for text, _ in told] == [
+    shares = [share for text, share in told if text == "Loading the weights" and share]
+    assert shares == sorted(shares)
+    assert len(shares) > 10
+    assert shares[-1] == 1.0
+    assert list(dict.fromkeys(text for text, _ in told)) == [
         "Reading the configuration",
         "Loading the tokenizer",
         "Loading the weights",
@@ -215,6 +219,34 @@ def test_running_out_of_memory_while_loading(saved, monkeypatch):
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
     assert "--device cpu" in too_large("m", torch.device("cuda"), torch.float16, GB, None)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits a forked process")
+def test_really_running_out_of_memory(tmp_path):
+    """A process that may have 30 MB more, and a model of 100 MB."""
+    import resource
+
+    tiny_model("llama", vocab_size=200_000).save_pretrained(tmp_path)
+    TINY["llama"].tokenizer().save_pretrained(tmp_path)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            limit = pages * resource.getpagesize() + 30_000_000
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            load(tmp_path)
+            os.write(writer, b"loaded")
+        except BaseException as error:
+            os.write(writer, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    assert said.startswith("ModelError")
+    assert "does not fit on cpu: its weights take about 0.1 GB in float32" in said
 
 
 # What can be wrong --------------------------------------------------------------------------------
@@ -348,6 +380,20 @@ def test_quantisation_needs_its_package(saved, monkeypatch):
         load(saved, quantize="3bit")
 
 
+@pytest.mark.parametrize("quantize", ["4bit", "8bit"])
+def test_quantised_weights_decode_the_same(tmp_path, quantize):
+    """Where the optional package is installed: the same ids as `generate` on the same weights."""
+    pytest.importorskip("bitsandbytes")
+    # Blocks of 64 weights do not divide the other tiny models.
+    tiny_model("llama", hidden_size=256, intermediate_size=512).save_pretrained(tmp_path)
+    TINY["llama"].tokenizer().save_pretrained(tmp_path)
+    target = load(tmp_path, quantize=quantize)
+    layer = target.model.model.layers[0].mlp.up_proj
+    assert type(layer).__name__ in ("Linear4bit", "Linear8bitLt")
+    wanted = generate(target, target.prepare("hello"), 12)
+    expect_identical(Run(target, target.prepare("hello"), max_new_tokens=12).finish_all(), wanted)
+
+
 def test_bounds_mean_nothing_to_a_text_model(tmp_path):
     """Rather than being ignored."""
     message = failure(save(tmp_path, "llama"), max_pixels=1000)
@@ -428,7 +474,7 @@ class Loader:
 def test_the_hub_client_against_a_hub(saved, tmp_path):
     """Gated, absent, downloaded with progress; then without network, from the cache and not."""
     with hub(saved) as address:
-        loader = Loader(HF_ENDPOINT=address, HF_HOME=str(tmp_path), HF_HUB_DISABLE_TELEMETRY="1")
+        loader = Loader(HF_ENDPOINT=address, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="0")
         try:
             gated = loader("owner/gated")["error"]
             assert "https://huggingface.co/owner/gated" in gated
