@@ -1,0 +1,34 @@
+"""Open the page: `python app.py`, then visit the address that it prints.
+
+Environment: `RECAP_MODEL` names the model to load first; `GRADIO_SERVER_NAME` and
+`GRADIO_SERVER_PORT` say where to listen (127.0.0.1 and the first free port from 7860).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+from app.layout import build, launch_options
+from app.models import ModelShelf, default_model
+from app.runner import Turnstile
+
+shelf, turnstile = ModelShelf(), Turnstile()
+demo = build(shelf, turnstile)
+
+
+def _load_first() -> None:
+    """Load the first model while the page is being looked at; a run waits for it in the line."""
+    ticket = turnstile.join()
+    try:
+        if turnstile.wait(ticket, lambda: False):
+            shelf.get(os.environ.get("RECAP_MODEL") or default_model())
+    finally:
+        turnstile.leave(ticket)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_load_first, name="recap-load", daemon=True).start()
+    demo.launch(**launch_options())

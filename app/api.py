@@ -1,0 +1,96 @@
+"""The endpoint for programs: `decode` streams the text and ends with the trace.
+
+from gradio_client import Client, handle_file
+
+client = Client("http://127.0.0.1:7860")
+job = client.submit(handle_file("picture.png"), "Describe the picture.", api_name="/decode")
+for update in job:
+    print(update["text"])
+trace = job.outputs()[-1]["trace"]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio.utils import get_upload_folder
+
+from app.models import ModelShelf, default_model
+from app.runner import Asked, Turnstile
+from app.state import SessionState
+from app.streaming import stream
+from recap.drafters import get_method
+from recap.errors import ImageError, PromptError, RecapError
+from recap.settings import Settings
+
+
+def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[dict]]:
+    """The function behind `/decode` around one shared model."""
+
+    def decode(
+        image: dict | None,
+        prompt: str,
+        method: str = "recap",
+        max_new_tokens: int = 160,
+        settings: dict | None = None,
+    ) -> Iterator[dict]:
+        """Decode one prompt, with a picture or without.
+
+        image: an uploaded file (`gradio_client.handle_file`), or None. prompt: what to ask.
+        method: recap, recap-plus, token-recycling, prompt-lookup or autoregressive.
+        max_new_tokens: 1 to 32768. settings: changes to the method's settings, by name.
+
+        Yields {"text", "finish": null} as the text grows; the last update has "finish" and "trace",
+        the run as `recap.trace.Trace` reads it. Every call starts with an empty memory.
+        """
+        state = SessionState()
+        try:
+            asked = _asked(image, prompt, method, max_new_tokens, settings)
+        except RecapError as error:
+            raise gr.Error(str(error)) from None
+        for value in stream(state, asked, default_model(), shelf, turnstile, remember=False):
+            if state.trace is not None and state.trace.finish is None:
+                yield {"text": state.trace.text, "finish": None}
+            last = value
+        trace = state.trace
+        if trace is None or trace.finish == "error":
+            raise gr.Error(_message(last, trace))
+        yield {"text": trace.text, "finish": trace.finish, "trace": trace.to_json()}
+
+    return decode
+
+
+def _asked(
+    image: dict | None,
+    prompt: str,
+    method: str,
+    max_new_tokens: int,
+    settings: dict[str, Any] | None,
+) -> Asked:
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise PromptError("The prompt is empty.")
+    own = get_method(method).settings().to_json()
+    chosen = Settings.from_json({**own, **(settings or {})})
+    return Asked(prompt, _picture(image), method, chosen, int(max_new_tokens))
+
+
+def _picture(image: dict | None) -> Any:
+    """The uploaded picture. A path that this server did not receive as an upload is refused."""
+    if not image:
+        return None
+    from recap.targets.images import load_image
+
+    path = Path(str(image.get("path") or "")).resolve()
+    if not path.is_relative_to(Path(get_upload_folder()).resolve()) or not path.is_file():
+        raise ImageError("The picture must be uploaded: use gradio_client.handle_file.")
+    return load_image(path)
+
+
+def _message(value: dict[str, Any], trace: Any) -> str:
+    if trace is not None and trace.message:
+        return trace.message
+    return json.loads(value["end"] or "{}").get("message") or "The run failed."

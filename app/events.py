@@ -1,0 +1,200 @@
+"""What the page's events do. Each function takes the session's state and plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+from app import assets, links
+from app.charts import tokens_over_time
+from app.exports import parcel
+from app.models import ModelShelf, default_model
+from app.payload import of_trace
+from app.racing import stream_race
+from app.runner import Asked, Turnstile
+from app.settings_form import SettingsForm
+from app.state import SessionState
+from app.streaming import stream
+from recap.drafters import METHODS, get_method
+from recap.errors import PromptError, RecapError, SettingsError
+from recap.trace import Trace
+
+_NOTHING = {"text": ""}
+
+
+class Events:
+    """The page's events around one shared model."""
+
+    def __init__(self, form: SettingsForm, shelf: ModelShelf, turnstile: Turnstile) -> None:
+        self._form = form
+        self._shelf = shelf
+        self._turnstile = turnstile
+
+    def run(
+        self,
+        state: SessionState,
+        picture: str | None,
+        prompt: str,
+        method: str,
+        limit: float,
+        model: str,
+        remember: bool,
+        *settings: Any,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
+        try:
+            asked = self.asked(picture, prompt, method, limit, settings)
+        except RecapError as error:
+            yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip(), gr.skip()
+            return
+        run, stop = gr.Button("Run"), gr.Button(interactive=True)
+        for value in stream(
+            state,
+            asked,
+            model,
+            self._shelf,
+            self._turnstile,
+            remember=bool(remember),
+            show=state.take_pending_step(),
+        ):
+            yield value, _NOTHING, run, stop, gr.skip()
+        yield value, _NOTHING, run, gr.Button(interactive=False), _size(state)
+
+    def race(
+        self,
+        state: SessionState,
+        picture: str | None,
+        prompt: str,
+        method: str,
+        limit: float,
+        model: str,
+        remember: bool,
+        *rest: Any,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Race; yields (race, notice, chart, Stop button). `rest`: settings, methods, cold."""
+        *settings, methods, cold = rest
+        nothing = gr.skip()
+        try:
+            asked = self.asked(picture, prompt, method, limit, settings)
+            if len(methods or ()) < 2:
+                raise SettingsError("methods", "a race needs at least two")
+        except RecapError as error:
+            yield nothing, {"text": str(error)}, nothing, nothing
+            return
+        chosen = [name for name in METHODS if name in methods]
+        race = None
+        for race in stream_race(
+            state, asked, chosen, model, self._shelf, self._turnstile, cold=bool(cold)
+        ):
+            yield race.value(), _NOTHING, nothing, gr.Button(interactive=True)
+        chart = nothing
+        if race is not None and race.comparison:
+            chart = gr.Plot(tokens_over_time(race.curves), visible=True)
+        yield race.value() if race else nothing, _NOTHING, chart, gr.Button(interactive=False)
+
+    def asked(
+        self,
+        picture: str | None,
+        prompt: str | None,
+        method: str,
+        limit: float,
+        settings: Sequence[Any],
+    ) -> Asked:
+        """The form as a request. Raises `RecapError` with what to do."""
+        if not (prompt or "").strip():
+            raise PromptError("Type a prompt first: what do you want to know?")
+        get_method(method)
+        return Asked(
+            prompt.strip(), read_picture(picture), method, self._form.read(settings), int(limit)
+        )
+
+    def stop(self, state: SessionState) -> None:
+        """End the session's run after the pass that is going on."""
+        state.stop()
+
+    def export(self, state: SessionState, kind: str) -> Any:
+        """The shown run as a file."""
+        trace = state.trace or (first.trace if (first := assets.first_view()) else None)
+        if trace is None:
+            raise gr.Error("There is nothing to take away yet: run something first.")
+        return parcel(trace, kind)
+
+    def load_trace(self, state: SessionState, path: str | None) -> tuple[Any, Any]:
+        """(view, notice) of a trace file; no model is needed."""
+        if not path:
+            return gr.skip(), gr.skip()
+        try:
+            trace = Trace.load(path)
+        except RecapError as error:
+            return gr.skip(), {"text": str(error)}
+        state.stop()
+        state.trace = trace
+        return of_trace(trace, state.next_serial(), show=0), _NOTHING
+
+    def link(
+        self,
+        picture: str | None,
+        prompt: str | None,
+        method: str,
+        limit: float,
+        model: str,
+        *settings: Any,
+    ) -> dict[str, Any]:
+        """The form as a link's query."""
+        try:
+            changed = links.changes(self._form.read(settings), method)
+        except RecapError as error:
+            raise gr.Error(str(error)) from None
+        example = links.example_of(picture)
+        other = model if model != default_model() else None
+        link = links.Link(prompt or "", method, example, int(limit), other, None, changed)
+        note = "The picture is not part of the link:" if picture and example is None else ""
+        return {"query": links.write(link), "note": note}
+
+    def open_link(self, state: SessionState, picture: str | None, request: gr.Request) -> list[Any]:
+        """The form's values from the page's address: picture, prompt, method, limit, model, …"""
+        link = links.read(dict(request.query_params))
+        if link is None:
+            return [picture, *[gr.skip()] * (5 + len(self._form.names))]
+        state.pending_step = link.step
+        example = assets.examples()[link.example] if link.example is not None else None
+        picture = str(example.image) if example and example.image else None
+        text = "Opened from a link. Press Run to decode it" + (
+            f" and go to step {link.step + 1}." if link.step is not None else "."
+        )
+        return [
+            picture, link.prompt, link.method, link.limit, link.model or gr.skip(),
+            {"text": text, "info": True}, *self._form.show(link.settings),
+        ]  # fmt: skip
+
+    def look(self, picture: str | None) -> dict[str, str]:
+        """Say at once where a picture cannot be used."""
+        try:
+            read_picture(picture)
+        except RecapError as error:
+            return {"text": str(error)}
+        return _NOTHING
+
+    def clear(self, state: SessionState) -> dict[str, Any]:
+        """Forget what the session's runs have learnt."""
+        state.clear()
+        return _size(state)
+
+
+def read_picture(path: str | None) -> Any:
+    """The uploaded picture as the engine decodes it, or None. Raises `ImageError`."""
+    from recap.targets.images import load_image
+
+    return load_image(path) if path else None
+
+
+def _size(state: SessionState) -> dict[str, Any]:
+    entries, size = state.size()
+    if not entries:
+        return {"text": "The memory is empty.", "info": True}
+    return {
+        "text": f"The memory holds {entries:,} entries, about {size / 1e6:.1f} MB.",
+        "info": True,
+    }

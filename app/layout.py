@@ -1,0 +1,308 @@
+"""The page: what stands where, and which event calls what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from app import assets, components
+from app.api import endpoint
+from app.events import Events
+from app.links import MAX_LIMIT
+from app.models import ModelShelf, default_model, model_choices, other_models_allowed
+from app.payload import of_trace
+from app.runner import Turnstile
+from app.settings_form import SettingsForm
+from app.state import SessionState
+from recap.drafters import METHODS
+
+_TITLE = "RECAP visualizer"
+
+_PROMPT = "Describe this picture in detail."
+
+
+@dataclass
+class Ask:
+    """The components of the form."""
+
+    picture: Any
+    prompt: Any
+    method: Any
+    limit: Any
+    model: Any
+    remember: Any
+    run: Any
+    stop: Any
+    clear: Any
+    reset: Any
+    notice: Any
+    look: Any
+    memory: Any
+    form: SettingsForm
+
+    @property
+    def inputs(self) -> list[Any]:
+        """What a run is made of, in the order that `Events.run` takes it."""
+        return [
+            self.picture, self.prompt, self.method, self.limit, self.model, self.remember,
+            *self.form.components,
+        ]  # fmt: skip
+
+
+def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
+    """The whole page around one shared model."""
+    with gr.Blocks(title=_TITLE, fill_width=True, analytics_enabled=False) as page:
+        state = gr.State(SessionState(), time_to_live=3600, delete_callback=SessionState.stop)
+        components.header()
+        with gr.Row(elem_id="recap-columns", equal_height=False):
+            with gr.Column(elem_id="recap-ask", scale=0, min_width=300):
+                ask = _ask()
+            with gr.Column(scale=1, min_width=320):
+                view = components.view(_first_value())
+        with gr.Tabs(elem_id="recap-tabs"):
+            with gr.Tab("Race"):
+                race = _race()
+            with gr.Tab("Numbers"):
+                components.panel("mountNumbers", elem_id="recap-numbers")
+            with gr.Tab("Memory"):
+                components.panel("mountMemory", elem_id="recap-memory")
+            with gr.Tab("Take away"):
+                away = _take_away()
+        events = Events(ask.form, shelf, turnstile)
+        _wire(ask, state, view, events)
+        _wire_race(race, ask, state, events)
+        _wire_away(away, ask, state, view, events)
+        page.load(
+            events.open_link,
+            [state, ask.picture],
+            [ask.picture, ask.prompt, ask.method, ask.limit, ask.model, ask.notice,
+             *ask.form.components],
+            queue=False, show_progress="hidden", api_visibility="private",
+        )  # fmt: skip
+        gr.api(endpoint(shelf, turnstile), api_name="decode", concurrency_limit=4)
+    page.queue(default_concurrency_limit=16, max_size=64)
+    return page
+
+
+def launch_options() -> dict[str, Any]:
+    """What `launch` needs to show the page as it is meant: scripts, styles, theme, limits."""
+    # Styles go into the head as they are: Gradio rewrites `css` and loses container queries.
+    style, script = assets.style("recap.css", "page.css"), assets.script(assets.PAGE_SCRIPTS)
+    return {
+        "theme": _theme(),
+        "head": f"<style>{style}</style><script>{script}</script>",
+        "max_file_size": "20mb",
+        "footer_links": ["api"],
+        "ssr_mode": False,
+    }
+
+
+def _theme() -> gr.themes.Base:
+    """Ink on paper, in the reader's own fonts: nothing is fetched."""
+    sans = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
+    mono = ["ui-monospace", "SF Mono", "Menlo", "Consolas", "monospace"]
+    theme = gr.themes.Base(
+        primary_hue="neutral", secondary_hue="neutral", neutral_hue="neutral",
+        text_size="sm", spacing_size="sm", radius_size="md", font=sans, font_mono=mono,
+    )  # fmt: skip
+    return theme.set(
+        body_background_fill="#fafaf8",
+        body_background_fill_dark="#111316",
+        block_background_fill_dark="#1a1d21",
+        block_border_width="1px",
+        block_label_background_fill="transparent",
+        button_primary_background_fill="#17191c",
+        button_primary_background_fill_hover="#3a3f45",
+        button_primary_text_color="#ffffff",
+        button_primary_background_fill_dark="#ebecee",
+        button_primary_background_fill_hover_dark="#ffffff",
+        button_primary_text_color_dark="#17191c",
+        body_text_color_subdued="#565c63",
+        body_text_color_subdued_dark="#a9b0b8",
+        block_info_text_color="#565c63",
+        block_info_text_color_dark="#a9b0b8",
+    )
+
+
+def _first_value() -> dict[str, Any] | None:
+    first = assets.first_view()
+    if first is None:
+        return None
+    return of_trace(first.trace, 0, caption=first.caption, show=first.show)
+
+
+def _ask() -> Ask:
+    examples = assets.examples()
+    first = assets.first_view()
+    chosen = examples[first.example] if first and first.example is not None and examples else None
+    if chosen is None and examples:
+        chosen = examples[0]
+    prompt = (first.trace.prompt if first else None) or (chosen.prompt if chosen else _PROMPT)
+    picture = components.picture(
+        value=str(chosen.image) if chosen and chosen.image else None,
+        label="Picture (optional)",
+        sources=["upload", "clipboard", "webcam"],
+        height=190,
+        elem_id="recap-picture",
+        buttons=[],
+    )
+    look = components.notice("recap-picture-notice")
+    prompt_box = gr.Textbox(
+        value=prompt, label="Prompt", lines=2, max_lines=6, elem_id="recap-prompt",
+        placeholder="What do you want to know?",
+    )  # fmt: skip
+    notice = components.notice("recap-ask-notice")
+    with gr.Row(elem_classes="gap-tight"):
+        run = gr.Button(
+            "Run this yourself", variant="primary", elem_id="recap-run", scale=2, min_width=80
+        )
+        stop = gr.Button("Stop", elem_id="recap-stop", scale=1, min_width=60, interactive=False)
+    if examples:
+        gr.Examples(
+            [
+                [str(example.image) if example.image else None, example.prompt]
+                for example in examples
+            ],
+            inputs=[picture, prompt_box],
+            label="Examples",
+            elem_id="recap-examples",
+            examples_per_page=6,
+        )
+    method = gr.Radio(
+        [(known.title, name) for name, known in METHODS.items()],
+        value=first.trace.method if first else "recap",
+        label="Method",
+        elem_id="recap-method",
+    )
+    limit = gr.Slider(
+        1, MAX_LIMIT, value=160, step=1, label="Max new tokens", elem_id="recap-limit"
+    )
+    with gr.Accordion("Settings", open=False, elem_id="recap-settings"):
+        model = gr.Dropdown(
+            model_choices(), value=default_model(), label="Model", elem_id="recap-model",
+            allow_custom_value=other_models_allowed(),
+            info="The target: it decides every token.",
+        )  # fmt: skip
+        remember = gr.Checkbox(
+            True, label="Memory across requests", elem_id="recap-remember",
+            info="Keep what a method learnt for its next run; each method has its own memory.",
+        )  # fmt: skip
+        memory = components.notice("recap-memory-size")
+        with gr.Row(elem_classes="gap-tight"):
+            clear = gr.Button("Clear memory", size="sm", min_width=80, elem_id="recap-clear")
+            reset = gr.Button("Reset settings", size="sm", min_width=80, elem_id="recap-reset")
+        form = SettingsForm()
+    return Ask(
+        picture, prompt_box, method, limit, model, remember, run, stop, clear, reset, notice, look,
+        memory, form,
+    )  # fmt: skip
+
+
+@dataclass
+class RaceTab:
+    """The components of the Race tab."""
+
+    methods: Any
+    cold: Any
+    start: Any
+    stop: Any
+    notice: Any
+    lanes: Any
+    chart: Any
+
+
+def _race() -> RaceTab:
+    with gr.Row(elem_classes="gap-tight", elem_id="recap-race-form", equal_height=False):
+        methods = gr.CheckboxGroup(
+            [(known.title, name) for name, known in METHODS.items()],
+            value=["recap", "token-recycling", "autoregressive"],
+            label="Who races", elem_id="recap-race-methods", scale=3, min_width=280,
+        )  # fmt: skip
+        cold = gr.Checkbox(
+            False, label="Start all cold", elem_id="recap-race-cold", scale=1, min_width=160,
+            info="Every lane begins with an empty memory.",
+        )  # fmt: skip
+        start = gr.Button("Race", elem_id="recap-race", scale=0, min_width=96)
+        stop = gr.Button("Stop", elem_id="recap-race-stop", scale=0, min_width=64,
+                         interactive=False)  # fmt: skip
+    notice = components.notice("recap-race-notice")
+    lanes = components.panel("mountRace", elem_id="recap-race-lanes")
+    chart = gr.Plot(visible=False, label="Tokens over compute time", elem_id="recap-race-chart")
+    return RaceTab(methods, cold, start, stop, notice, lanes, chart)
+
+
+def _wire_race(race: RaceTab, ask: Ask, state: gr.State, events: Events) -> None:
+    race.start.click(
+        events.race,
+        [state, *ask.inputs, race.methods, race.cold],
+        [race.lanes, race.notice, race.chart, race.stop],
+        trigger_mode="multiple", concurrency_limit=16, show_progress="hidden",
+        api_visibility="private",
+    )  # fmt: skip
+    race.stop.click(
+        events.stop, state, None, queue=False, show_progress="hidden", api_visibility="private"
+    )
+
+
+@dataclass
+class Away:
+    """The components of the Take away tab."""
+
+    exports: dict[str, Any]
+    svg: Any
+    link: Any
+    load: Any
+    notice: Any
+    parcel: Any
+
+
+def _take_away() -> Away:
+    titles = {"trace": "Trace (JSON)", "steps": "Steps (CSV)", "replay": "Replay (HTML)"}
+    with gr.Row(elem_classes="gap-tight", elem_id="recap-away"):
+        exports = {
+            kind: gr.Button(title, size="sm", min_width=120, elem_id=f"recap-export-{kind}")
+            for kind, title in titles.items()
+        }
+        svg = gr.Button("Shown step (SVG)", size="sm", min_width=120, elem_id="recap-export-svg")
+        link = gr.Button("Copy a link", size="sm", min_width=120, elem_id="recap-link")
+        load = gr.UploadButton(
+            "Load a trace…", size="sm", min_width=120, file_types=[".json"], type="filepath",
+            elem_id="recap-load",
+        )  # fmt: skip
+    notice = components.notice("recap-load-notice")
+    return Away(exports, svg, link, load, notice, components.parcel())
+
+
+def _wire_away(away: Away, ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
+    quiet = {"show_progress": "hidden", "api_visibility": "private"}
+    for kind, button in away.exports.items():
+        button.click(partial(events.export, kind=kind), state, away.parcel, **quiet)
+    away.svg.click(None, js="() => Recap.saveSvg()")
+    away.link.click(
+        events.link,
+        [ask.picture, ask.prompt, ask.method, ask.limit, ask.model, *ask.form.components],
+        away.parcel,
+        **quiet,
+    )
+    away.load.upload(events.load_trace, [state, away.load], [view, away.notice], **quiet)
+
+
+def _wire(ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
+    """Which event calls what."""
+    outputs = [view, ask.notice, ask.run, ask.stop, ask.memory]
+    options = {
+        "concurrency_limit": 16, "show_progress": "hidden", "api_visibility": "private",
+    }  # fmt: skip
+    for trigger in (ask.run.click, ask.prompt.submit):
+        trigger(events.run, [state, *ask.inputs], outputs, trigger_mode="multiple", **options)
+    quiet = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    ask.stop.click(events.stop, state, None, **quiet)
+    ask.picture.change(events.look, ask.picture, ask.look, **quiet)
+    ask.clear.click(events.clear, state, ask.memory, **quiet)
+    ask.reset.click(ask.form.defaults, ask.method, ask.form.components, **quiet)
+    ask.method.change(
+        ask.form.follow, [ask.method, *ask.form.components], ask.form.components, **quiet
+    )

@@ -1,0 +1,354 @@
+"""What of a run goes to the browser, and in which form.
+
+The page gets one growing value. Its lists hold JSON texts and are only appended to, so Gradio
+sends no more than what is new, an update that got lost is repaired by the next, and the last one
+is whole:
+
+    {"run", "serial", "status", "note", "about", "first", "vocabulary": [...],
+     "steps": [...], "details": [...], "end", "show", "caption"}
+
+`steps` is the compact part: what the tree and the timeline draw, at most 8 KB a step. `details` is
+the second channel: stored predictions, hits and weights, each prediction and each memory entry
+once, and never needed to draw. `encode_step` and `DetailEncoder.encode` say how they are laid out;
+`app/static/store.js` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from recap.drafters import METHODS
+from recap.trace import Step, Trace
+
+#: Suppliers of a node as one character each.
+_SUPPLIERS = {
+    "1": "1", "2": "2", "3": "3", "carried-1": "1", "carried-2": "b", "carried-3": "c",
+    "suffix": "s", "runner-up": "r", "": "-",
+}  # fmt: skip
+#: Above this rate a model is too fast for the eye, so the display starts at a pace of its own.
+_FAST_STEPS_PER_SECOND = 12
+_PACE = 4
+
+
+def dumps(value: Any) -> str:
+    """JSON without spaces."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+class RunPayload:
+    """The value of one run as it grows.
+
+    >>> payload = RunPayload(serial=3)
+    >>> payload.value()["status"]
+    'waiting'
+    """
+
+    def __init__(self, serial: int, *, caption: str = "", show: int | None = None) -> None:
+        self.serial = serial
+        self.status = "waiting"
+        self.note = ""
+        self.caption = caption
+        self.show = show
+        self._run = ""
+        self._about: str | None = None
+        self._first: str | None = None
+        self._end: str | None = None
+        self._steps: list[str] = []
+        self._details: list[str] = []
+        self._vocabulary: list[str] = []
+        self._known: set[int] = set()
+        self._encoder = DetailEncoder()
+
+    def value(self) -> dict[str, Any]:
+        """The value as it is now; later changes do not reach into it."""
+        return {
+            "run": self._run,
+            "serial": self.serial,
+            "status": self.status,
+            "note": self.note,
+            "about": self._about,
+            "first": self._first,
+            "vocabulary": list(self._vocabulary),
+            "steps": list(self._steps),
+            "details": list(self._details),
+            "end": self._end,
+            "show": self.show,
+            "caption": self.caption,
+        }
+
+    @property
+    def steps(self) -> int:
+        """Steps encoded so far."""
+        return len(self._steps)
+
+    @property
+    def details(self) -> int:
+        """Steps whose details are encoded so far."""
+        return len(self._details)
+
+    def open(self, trace: Trace, request: int | None = None) -> None:
+        """Say what is run. `request`: its number in the memory that it reads."""
+        self._run = trace.id
+        self.status = "running"
+        self._about = dumps(describe(trace, request))
+
+    def begin(self, trace: Trace) -> None:
+        """The prefill is done: its token."""
+        token, top2 = trace.prefill["first_token"], trace.prefill["top2"]
+        if token is not None:
+            self._learn(trace, [token])
+        self._first = dumps(
+            {
+                "token": token,
+                "logprob": top2[0] if top2 else None,
+                "seconds": trace.prefill["seconds"],
+            }
+        )
+
+    def add(self, trace: Trace, steps: Iterable[Step]) -> None:
+        """Append steps to the compact part."""
+        shown: list[int] = []
+        for step in steps:
+            shown += [step.root, *step.nodes.token, *step.rows["choice"]]
+            shown += [emitted.token for emitted in step.emitted]
+            for key in step.nodes.key:
+                shown += key
+            self._steps.append(dumps(encode_step(step)))
+        self._learn(trace, shown)
+
+    def add_details(self, step: Step, trace: Trace) -> None:
+        """Append one step to the second channel; steps come in order."""
+        self._details.append(dumps(self._encoder.encode(step, trace)))
+
+    def close(self, trace: Trace) -> None:
+        """The run is over, in whatever way."""
+        self.status, self.note = "done", ""
+        self._end = dumps(
+            {
+                "finish": trace.finish,
+                "message": trace.message,
+                "memory": trace.memory,
+                "tokens": len(trace.token_ids),
+                "seconds": trace.seconds,
+                "identical": trace.identical,
+            }
+        )
+
+    def fail(self, message: str) -> None:
+        """The run ended before it could begin."""
+        self.status, self.note = "done", ""
+        self._end = dumps({"finish": "error", "message": message})
+
+    def _learn(self, trace: Trace, tokens: Iterable[int]) -> None:
+        fresh = sorted(
+            token
+            for token in set(tokens) - self._known
+            if token >= 0 and str(token) in trace.vocabulary
+        )
+        if fresh:
+            self._known.update(fresh)
+            self._vocabulary.append(dumps([_spelling(trace, token) for token in fresh]))
+
+
+def of_trace(
+    trace: Trace, serial: int, *, caption: str = "", show: int | None = None
+) -> dict[str, Any]:
+    """The value of a trace that is complete."""
+    payload = RunPayload(serial, caption=caption, show=show)
+    payload.open(trace)
+    payload.begin(trace)
+    payload.add(trace, trace.steps)
+    for step in trace.steps:
+        payload.add_details(step, trace)
+    payload.close(trace)
+    return payload.value()
+
+
+def describe(trace: Trace, request: int | None = None) -> dict[str, Any]:
+    """What is known of a run before its first token."""
+    method = METHODS.get(trace.method)
+    speed = trace.passes / max(trace.seconds["total"], 1e-9)
+    small = trace.model in ("demo", "tiny-random") or speed > _FAST_STEPS_PER_SECOND
+    return {
+        "method": trace.method,
+        "title": method.title if method else trace.method,
+        "model": trace.model,
+        "family": trace.family,
+        "device": trace.device,
+        "dtype": trace.dtype,
+        "versions": trace.versions,
+        "settings": trace.settings,
+        "prompt": trace.prompt,
+        "image": trace.image,
+        "prompt_tokens": trace.prompt_tokens,
+        "image_tokens": trace.image_tokens,
+        "max_new_tokens": trace.max_new_tokens,
+        "created": trace.created,
+        "request": request,
+        "start": trace.memory.get("start"),
+        "pace": _PACE if small else "real",
+    }
+
+
+def encode_step(step: Step) -> dict[str, Any]:
+    """The compact form of a step.
+
+    `i` index, `q` position, `r` root, `c` up to two tokens before the root, `n` the nodes as
+    parallel lists (`t` token, `p` parent, `o` orders, `s` supplier, `x` state, `k` length of the
+    matched key, `f` fused score in thousandths, `a` path score in ten-thousandths, `w` the parts of
+    orders 1, 2, 3 in thousandths, `y` the target's choice a row), `e` emitted tokens, `b` budget,
+    `s` seconds by phase in millionths, `m` entries by order, `w` keys new and overwritten by order,
+    `h` [hits, lookups] by order.
+    """
+    nodes = step.nodes
+    return {
+        "i": step.index,
+        "q": step.position,
+        "r": step.root,
+        "c": _context(step),
+        "n": {
+            "t": nodes.token,
+            "p": nodes.parent,
+            "o": nodes.orders,
+            "s": "".join(_suppliers(step)),
+            "x": "".join(state[0] for state in nodes.state),
+            "k": "".join(str(len(key)) for key in nodes.key),
+            "f": [round(1e3 * score) for score in nodes.fused],
+            "a": [round(1e4 * score) for score in nodes.path],
+            "w": [round(1e3 * part) for parts in nodes.weights for part in parts],
+            "y": step.rows["choice"],
+        },
+        "e": [[e.token, e.source, *(round(p, 4) for p in e.top2)] for e in step.emitted],
+        "b": [step.budget.get(k) for k in ("k", "expected_tokens", "expected_seconds", "reason")],
+        "s": [round(1e6 * step.seconds[k]) for k in ("draft", "verify", "commit", "observe")],
+        "m": step.memory,
+        "w": {order: [w["new"], len(w["overwritten"])] for order, w in step.writes.items()},
+        "h": _hits(step),
+    }
+
+
+class DetailEncoder:
+    """Details of the steps of one run, in order; what was sent once is referred to by number."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+        self._predictions: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        self._entries: dict[tuple[int, int, int], int] = {}
+
+    def encode(self, step: Step, trace: Trace) -> dict[str, Any]:
+        """One step's details.
+
+        `v` new words, `p` new predictions (ids, probabilities in ten-thousandths), `e` new memory
+        entries (prediction, concentration, confidence, request, step), `r` the prediction of each
+        row, `l` lookups (row, hits, suffix, runner-up), a hit being order, carried, entry,
+        specificity, weight in ten-thousandths.
+        """
+        predictions: list[Any] = []
+        entries: list[Any] = []
+        found = step.entries
+        numbers = []
+        for number in range(len(found)):
+            prediction = self._prediction(found.ids[number], found.probs[number], predictions)
+            key = (prediction, found.request[number], found.step[number])
+            if key not in self._entries:
+                self._entries[key] = len(self._entries)
+                quality = [found.concentration[number], found.confidence[number]]
+                entries.append([prediction, *(round(1e4 * q) for q in quality), *key[1:]])
+            numbers.append(self._entries[key])
+        rows = [
+            self._prediction(ids, probs, predictions)
+            for ids, probs in zip(step.rows["ids"], step.rows["probs"], strict=True)
+        ]
+        hits: dict[int, list[Any]] = {row: [] for row in step.expanded}
+        looked = step.lookups
+        for n, row in enumerate(looked.row):
+            hits.setdefault(row, []).append(
+                [
+                    looked.order[n],
+                    int(looked.carried[n]),
+                    numbers[looked.entry[n]],
+                    looked.specificity[n],
+                    round(1e4 * looked.weight[n]),
+                ]
+            )
+        suffix = {s["row"]: [s["token"], s["match"], s["share"]] for s in step.suffix}
+        runner = step.runner_up
+        lookups = [
+            [row, of_row, suffix.get(row), runner if runner and not row else None]
+            for row, of_row in hits.items()
+        ]
+        fresh = {token for ids, _ in predictions for token in ids} - self._known
+        self._known |= fresh
+        words = [_spelling(trace, t) for t in sorted(fresh) if str(t) in trace.vocabulary]
+        return {
+            "v": words, "p": predictions, "e": entries, "r": rows, "l": lookups,
+            "t": [[round(p, 4) for p in pair] for pair in step.rows["top2"]],
+        }  # fmt: skip
+
+    def _prediction(self, ids: list[int], probs: list[float], new: list[Any]) -> int:
+        rounded = tuple(round(1e4 * p) for p in probs)
+        key = (tuple(ids), rounded)
+        if key not in self._predictions:
+            self._predictions[key] = len(self._predictions)
+            new.append([ids, rounded])
+        return self._predictions[key]
+
+
+def _spelling(trace: Trace, token: int) -> list[Any]:
+    """[id, text], and the bytes where they are no whole characters."""
+    word = trace.vocabulary[str(token)]
+    whole = "\ufffd" not in word["text"]
+    return [token, word["text"]] if whole else [token, word["text"], word["bytes"]]
+
+
+def _context(step: Step) -> list[int]:
+    """Tokens before the root, as far as the children of the root have them in their keys."""
+    longest: list[int] = []
+    for parent, key in zip(step.nodes.parent, step.nodes.key, strict=True):
+        if parent < 0 and len(key) > len(longest):
+            longest = key
+    return [token for token in longest[:-1] if token >= 0]
+
+
+def _suppliers(step: Step) -> list[str]:
+    """What gave each node the largest part of its score, as one character."""
+    nodes, looked, entries = step.nodes, step.lookups, step.entries
+    hits: dict[int, list[tuple[str, float, int]]] = {}
+    for row, order, carried, entry, weight in zip(
+        looked.row, looked.order, looked.carried, looked.entry, looked.weight, strict=True
+    ):
+        name = f"carried-{order}" if carried else str(order)
+        hits.setdefault(row, []).append((name, weight, entry))
+    suffix = {s["row"]: (s["token"], s["share"]) for s in step.suffix}
+    result = []
+    for token, parent in zip(nodes.token, nodes.parent, strict=True):
+        row = parent + 1
+        followed, share = suffix.get(row, (-1, 0.0))
+        runner = step.runner_up if row == 0 else None
+        rest = (1.0 - share) * (1.0 - runner["share"] if runner else 1.0)
+        best, supplier = 0.0, ""
+        for name, weight, entry in hits.get(row, ()):
+            ids = entries.ids[entry]
+            if token in ids:
+                part = rest * weight * entries.probs[entry][ids.index(token)]
+                if part > best or not supplier:
+                    best, supplier = part, name
+        if token == followed and share > best:
+            best, supplier = share, "suffix"
+        if runner and token in runner["ids"]:
+            part = (1.0 - share) * runner["share"] * runner["probs"][runner["ids"].index(token)]
+            if part > best:
+                supplier = "runner-up"
+        result.append(_SUPPLIERS.get(supplier, "-"))
+    return result
+
+
+def _hits(step: Step) -> dict[str, list[int]]:
+    """[hits, lookups] by order; what an earlier request left counts for its order."""
+    found: dict[int, set[int]] = {}
+    for row, order in zip(step.lookups.row, step.lookups.order, strict=True):
+        found.setdefault(order, set()).add(row)
+    asked = len(step.expanded)
+    return {str(order): [len(rows), asked] for order, rows in sorted(found.items())}

@@ -1,0 +1,120 @@
+"""The settings accordion, made from `recap.settings.Settings`: a field added there appears here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import Field, fields
+from typing import Any
+
+import gradio as gr
+
+from recap.drafters import METHODS, get_method
+from recap.errors import SettingsError
+from recap.settings import Settings
+
+#: What most people want to try, in this order; every other setting follows under "More".
+_FIRST = (
+    "budget", "top_k", "width", "max_depth", "orders", "specificity", "alpha", "beta",
+    "suffix", "suffix_length",
+)  # fmt: skip
+_LABELS = {
+    "top_k": "Predictions kept (K)",
+    "max_depth": "Depth",
+    "alpha": "α: concentration",
+    "beta": "β: confidence",
+    "epsilon": "ε: floor",
+    "suffix": "Suffix",
+    "runner_up": "Runner-up",
+}
+#: A longer range than this is typed, not dragged.
+_LONGEST_SLIDER = 512
+
+
+class SettingsForm:
+    """Components for every setting, and the way from their values to `Settings`."""
+
+    def __init__(self) -> None:
+        specs = {spec.name: spec for spec in fields(Settings)}
+        order = [name for name in _FIRST if name in specs]
+        self.names = [*order, *(name for name in specs if name not in order)]
+        self.components: list[Any] = []
+        defaults = METHODS["recap"].settings()
+        for name in self.names[: len(order)]:
+            self.components.append(_component(specs[name], getattr(defaults, name)))
+        with gr.Accordion("More", open=False):
+            for name in self.names[len(order) :]:
+                self.components.append(_component(specs[name], getattr(defaults, name)))
+
+    def read(self, values: Sequence[Any]) -> Settings:
+        """The settings that the components hold. Raises `SettingsError`, naming the field."""
+        specs = {spec.name: spec for spec in fields(Settings)}
+        return Settings(
+            **{
+                name: _parse(specs[name], value)
+                for name, value in zip(self.names, values, strict=True)
+            }
+        )
+
+    def show(self, settings: Settings) -> list[Any]:
+        """Values for the components."""
+        return [_shown(getattr(settings, name)) for name in self.names]
+
+    def defaults(self, method: str) -> list[Any]:
+        """A method's own values, for Reset."""
+        return self.show(get_method(method).settings())
+
+    def follow(self, method: str, *values: Any) -> list[Any]:
+        """Values after the method changed: those in which methods differ, the rest as they are."""
+        differing = {name for known in METHODS.values() for name in known.defaults}
+        own = self.defaults(method)
+        return [
+            default if name in differing else value
+            for name, default, value in zip(self.names, own, values, strict=True)
+        ]
+
+
+def _component(spec: Field[Any], value: Any) -> Any:
+    label = _LABELS.get(spec.name, spec.name.replace("_", " ").capitalize())
+    common = {
+        "label": label,
+        "info": spec.metadata["help"],
+        "value": _shown(value),
+        "elem_id": f"setting-{spec.name}",
+        "interactive": True,
+    }
+    if spec.name == "orders":
+        return gr.CheckboxGroup([("1-token", 1), ("2-token", 2), ("3-token", 3)], **common)
+    if isinstance(value, tuple):
+        return gr.Textbox(**common)
+    if "choices" in spec.metadata:
+        return gr.Radio(list(spec.metadata["choices"]), **common)
+    if isinstance(value, bool):
+        return gr.Checkbox(**common)
+    low, high = spec.metadata["range"]
+    whole = isinstance(value, int)
+    if high > _LONGEST_SLIDER:
+        return gr.Number(
+            minimum=low, maximum=high, precision=0 if whole else None, step=1, **common
+        )
+    return gr.Slider(low, high, step=1 if whole else 0.01, **common)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return ", ".join(f"{v:g}" for v in value) if isinstance(value[0], float) else list(value)
+    return value
+
+
+def _parse(spec: Field[Any], value: Any) -> Any:
+    if isinstance(spec.default, tuple) and isinstance(value, str):
+        try:
+            return tuple(float(part) for part in value.replace(";", ",").split(","))
+        except ValueError:
+            raise SettingsError(spec.name, f"must be numbers with commas, got {value!r}") from None
+    if isinstance(spec.default, tuple):
+        return tuple(value)
+    if isinstance(spec.default, bool):
+        return bool(value)
+    if isinstance(spec.default, int) and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value

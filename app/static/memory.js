@@ -1,0 +1,163 @@
+/* The memory at the shown step: sizes, hits, what was overwritten, and any key that one types. */
+(function (R) {
+  "use strict";
+  const { h } = R;
+
+  /** Tokens of a typed text: from the left the longest word that the run knows. */
+  R.tokenize = (run, text) => {
+    const ids = new Map();
+    let longest = 1;
+    for (const [id, entry] of run.vocabulary) {
+      if (entry.hex || !entry.text || ids.has(entry.text)) continue;
+      ids.set(entry.text, id);
+      longest = Math.max(longest, entry.text.length);
+    }
+    const tokens = [];
+    for (let at = 0; at < text.length; ) {
+      let length = Math.min(longest, text.length - at);
+      while (length && !ids.has(text.slice(at, at + length))) length--;
+      if (!length) return null;
+      tokens.push(ids.get(text.slice(at, at + length)));
+      at += length;
+    }
+    return tokens;
+  };
+
+  /**
+   * What the memory held under a key after a step, as far as this run wrote or read it: the latest
+   * row written under the key, else the latest hit on an entry that an earlier request left.
+   * Returns {entry, step, request} or null; request is null for what this run wrote.
+   */
+  R.lookUp = (run, key, upto) => {
+    const own = (run.about.request);
+    for (let index = upto; index >= 0; index--) {
+      const step = run.steps[index];
+      const detail = run.detail(index);
+      if (!detail) continue;
+      // Accepted rows are written last, so they win.
+      const rows = [...step.nodes.filter((n) => n.state !== "accepted").map((n) => n.id), -1, ...step.accepted];
+      for (const row of rows.reverse())
+        if (ends(run, step, row, key)) return { entry: detail.rows[row + 1], step: index, request: null };
+      for (const [row, lookup] of detail.lookups)
+        if (ends(run, step, row, key))
+          for (const hit of lookup.hits)
+            if (hit.order === key.length && (hit.carried || hit.entry.request !== own))
+              return { entry: hit.entry, step: hit.entry.step, request: hit.entry.request };
+    }
+    return null;
+  };
+
+  function ends(run, step, row, key) {
+    let at = key.length - 1;
+    for (let node = row; node >= 0 && at >= 0; node = step.nodes[node].parent)
+      if (step.nodes[node].token !== key[at--]) return false;
+    for (let place = step.text - 1; at >= 0; place--, at--)
+      if (place < 0 || run.tokens[place].token !== key[at]) return false;
+    return true;
+  }
+
+  R.MemoryView = class {
+    constructor(store) {
+      this.store = store;
+      this.table = h("div", { class: "scroll" });
+      this.words = h("p", { class: "quiet" });
+      this.earlier = h("p", {});
+      this.input = h("input", { type: "text", "aria-label": "Key to look up", placeholder: " of the picture", spellcheck: "false", oninput: () => this._find() });
+      this.found = h("div", { class: "hits", role: "status" });
+      this.root = h("div", { class: "recap-tab memory" }, this.words, this.table, this.earlier,
+        h("label", { class: "lookup" }, "Look a key up: ", this.input,
+          h("span", { class: "quiet" }, "its last one, two and three tokens; most words begin with their space")),
+        this.found);
+      store.subscribe((_, changes) => {
+        if (["run", "grow", "cursor"].some((kind) => changes.has(kind))) this._later();
+      });
+    }
+
+    /** Read rather than watched: a few times a second is enough, and not while it is hidden. */
+    _later() {
+      if (this.timer) return;
+      this.timer = setTimeout(() => { this.timer = null; if (this.root.offsetParent) this.draw(); else this._wait(); }, 200);
+    }
+
+    _wait() {
+      if (this.watcher || !globalThis.IntersectionObserver) return;
+      this.watcher = new IntersectionObserver((seen) => { if (seen.some((s) => s.isIntersecting)) this.draw(); });
+      this.watcher.observe(this.root);
+    }
+
+    draw() {
+      const { run, step, cursor } = this.store;
+      const names = step ? Object.keys(step.memory) : [];
+      this.words.textContent = !step ? "The memory shows with the first step."
+        : !names.length ? "This method keeps no memory."
+          : `After step ${cursor + 1}; hits are counted from step 1. The 1-token memory persists across requests, and so do carried entries; the others live for one.`;
+      R.put(this.table, names.length ? this._table(run, step, cursor, names) : null);
+      this.earlier.textContent = names.length ? this._origin(run, cursor) : "";
+      this._find();
+    }
+
+    _table(run, step, cursor, names) {
+      const upto = run.steps.slice(0, cursor + 1);
+      const { start } = run.about;
+      const end = run.end && run.end.memory && run.end.memory.end;
+      const rows = names.map((name) => {
+        const carried = name.startsWith("carried");
+        const order = name.replace("carried-", "");
+        const source = R.source(name);
+        const sum = (place) => upto.reduce((total, st) => total + (st.hits[order] || [0, 0])[place], 0);
+        const [hits, asked] = [sum(0), sum(1)];
+        const writes = step.writes[order] || [0, 0];
+        const kept = (end || start || {}).bytes;
+        // Bytes are known of what persists: the 1-token memory and carried entries.
+        const size = kept && (carried || order === "1") ? R.bytes(kept[order] || 0) : "–";
+        return h("tr", {}, [
+          h("span", { class: `key ${source.css}` }, h("span", { class: "chip" }, source.glyph), source.name),
+          step.memory[name], start && start.entries ? start.entries[name] ?? 0 : "–", size,
+          carried ? "–" : `${hits} / ${asked}`, carried || !asked ? "–" : R.percent(hits / asked),
+          carried ? "–" : writes[0], carried ? "–" : writes[1],
+        ].map((cell) => h("td", {}, cell)));
+      });
+      const head = ["Memory", "Entries", "At the start", "Bytes kept", "Hits / lookups", "Hit rate", "New this step", "Overwritten this step"];
+      return h("table", {}, h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, rows));
+    }
+
+    /** How much of what was hit came from earlier requests. */
+    _origin(run, cursor) {
+      const { request } = run.about;
+      if (!request) return "";
+      let own = 0;
+      const earlier = new Map();
+      for (let index = 0; index <= cursor; index++) {
+        const detail = run.detail(index);
+        if (!detail) return "Details are on their way.";
+        for (const lookup of detail.lookups.values())
+          for (const hit of lookup.hits)
+            if (hit.entry.request === request) own++;
+            else earlier.set(hit.entry.request, (earlier.get(hit.entry.request) || 0) + 1);
+      }
+      const count = [...earlier.values()].reduce((a, b) => a + b, 0);
+      if (!count) return `All ${own} hits so far are on entries that this request wrote.`;
+      const which = [...earlier].sort((a, b) => b[1] - a[1]).slice(0, 6).map(([number, n]) => `${n} by request ${number}`).join(", ");
+      return `${count} of ${own + count} hits so far are on entries that earlier requests left: ${which}. This is request ${request}.`;
+    }
+
+    _find() {
+      const { run, cursor } = this.store;
+      const text = this.input.value;
+      if (!text || cursor < 0) return R.put(this.found);
+      const tokens = R.tokenize(run, text);
+      if (!tokens) return R.put(this.found, h("p", { class: "quiet" }, "This run has not seen a word of it."));
+      const results = [];
+      for (let order = 1; order <= Math.min(3, tokens.length); order++) {
+        const key = tokens.slice(-order);
+        const found = R.lookUp(run, key, cursor);
+        const source = R.source(String(order));
+        results.push(h("div", { class: `hit ${source.css}` },
+          h("div", { class: "hit-head" }, h("span", { class: "chip" }, source.glyph), key.map((token) => [R.word(run, token), " "]),
+            h("span", { class: "quiet" }, !found ? "" : found.request === null ? `written in step ${found.step + 1}` : `left by request ${found.request}`)),
+          found ? R.predictions(run, found.entry, null) : h("p", { class: "quiet" }, "Nothing that this run wrote or read.")));
+      }
+      R.put(this.found, results);
+    }
+  };
+})((globalThis.Recap = globalThis.Recap || {}));

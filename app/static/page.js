@@ -1,0 +1,82 @@
+/* The page's side of the views: one store, fed by Gradio. */
+(function (R) {
+  "use strict";
+  const page = (R.page = { store: new R.Store(), parts: null });
+
+  /** The main component: answer, timeline and step. */
+  R.mountPage = (element, props, watch) => {
+    page.parts = R.mount(element.querySelector(".recap-root"), page.store);
+    const feed = () => page.store.apply(props.value);
+    watch("value", feed);
+    feed();
+  };
+
+  /** A message beside the form. Its text only becomes a text node. */
+  R.mountNotice = (element, props, watch) => {
+    const box = element.querySelector(".recap-notice");
+    const show = () => {
+      box.textContent = (props.value && props.value.text) || "";
+      box.classList.toggle("info", !!(props.value && props.value.info));
+    };
+    watch("value", show);
+    show();
+  };
+
+  /** Something to save or to copy: {name, media, text} or {query}. */
+  R.mountParcel = (element, props, watch) => {
+    const words = element.querySelector(".recap-copied");
+    watch("value", () => {
+      const value = props.value;
+      if (!value) return;
+      if (value.text !== undefined) R.save(value.name, value.media, value.text);
+      else if (value.query !== undefined) {
+        const step = page.store.cursor >= 0 ? `&step=${page.store.cursor}` : "";
+        const link = `${location.origin}${location.pathname}?${value.query}${step}`;
+        words.textContent = `${value.note || ""} ${link}`.trim();
+        if (navigator.clipboard) navigator.clipboard.writeText(link).catch(() => {});
+      }
+    });
+  };
+
+  R.save = (name, media, text) => {
+    const url = URL.createObjectURL(new Blob([text], { type: media }));
+    R.h("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+  };
+
+  /** The shown step's tree as an SVG file that looks the same anywhere. */
+  R.saveSvg = () => {
+    const { store, parts } = page;
+    if (!store.step) return;
+    R.save(`recap-${store.run.about.method}-step-${store.cursor + 1}.svg`, "image/svg+xml", R.standalone(parts.tree.svg, store));
+  };
+
+  const tab = (View) => (element) => {
+    const part = new View(page.store);
+    element.querySelector(".recap-root").append(part.root);
+    part.draw();
+  };
+  R.mountNumbers = tab(R.NumbersView);
+  R.mountMemory = tab(R.MemoryView);
+
+  /** Name, model and theme. */
+  R.mountHeader = (element) => {
+    const { h } = R;
+    const model = h("span", { class: "tabular" });
+    const theme = h("button", { type: "button", onclick: () => {
+      document.body.classList.toggle("dark");
+      label();
+    } });
+    const label = () => {
+      theme.textContent = document.body.classList.contains("dark") ? "Light" : "Dark";
+      theme.setAttribute("aria-label", `Switch to the ${theme.textContent.toLowerCase()} theme`);
+    };
+    label();
+    element.querySelector(".right").append(model, h("button", { type: "button", "aria-label": "Keys", onclick: () => page.parts && page.parts.help() }, "?"), theme);
+    page.store.subscribe((store) => {
+      const { about } = store.run;
+      model.textContent = about.model ? `${about.model} · ${about.device} · ${about.dtype}` : "";
+    });
+    page.store.changed("run");
+  };
+})((globalThis.Recap = globalThis.Recap || {}));

@@ -1,0 +1,161 @@
+"""From a run's events to values for the page: throttled, complete at the end, cancelled with it.
+
+for value in stream(state, asked, "demo", shelf, turnstile):
+    ...                                  # at most `UPDATES_PER_SECOND`, the last one whole
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from app.models import ModelShelf
+from app.payload import RunPayload
+from app.runner import Asked, Closed, Event, Opened, Passed, Prefilled, Turnstile, Worker, decode
+from app.state import SessionState
+from recap.errors import RecapError
+from recap.trace import Step, Trace
+
+UPDATES_PER_SECOND = 15
+#: Share of an update's time that may go to the second channel while the run goes on.
+_DETAIL_SHARE = 0.06
+
+_log = logging.getLogger(__name__)
+
+
+class Collector:
+    """Puts a run's events together: the trace so far, and its value for the page."""
+
+    def __init__(self, payload: RunPayload) -> None:
+        self.payload = payload
+        self.trace: Trace | None = None
+        self._fresh: list[Step] = []
+
+    def take(self, event: Event) -> None:
+        """Add one event."""
+        if isinstance(event, Opened):
+            self.trace = event.trace
+            self.payload.open(event.trace, event.request)
+            return
+        trace = self.trace
+        assert trace is not None, "a run opens first"
+        if isinstance(event, Prefilled):
+            trace.prefill, trace.text = event.prefill, event.text
+            trace.vocabulary.update(event.words)
+            trace.token_ids.append(event.prefill["first_token"])
+            self.payload.begin(trace)
+        elif isinstance(event, Passed):
+            trace.vocabulary.update(event.words)
+            trace.steps.append(event.step)
+            trace.token_ids += [emitted.token for emitted in event.step.emitted]
+            trace.text = event.text
+            self._fresh.append(event.step)
+        elif isinstance(event, Closed):
+            for name in ("finish", "message", "text", "token_ids", "memory", "vocabulary"):
+                setattr(trace, name, getattr(event.trace, name))
+
+    def encode(self, seconds: float) -> None:
+        """Encode the steps that came, and details of earlier ones for about so many seconds."""
+        if self.trace is None:
+            return
+        self.payload.add(self.trace, self._fresh)
+        self._fresh = []
+        until = time.perf_counter() + seconds
+        while self.payload.details < len(self.trace.steps) and time.perf_counter() < until:
+            self.payload.add_details(self.trace.steps[self.payload.details], self.trace)
+
+    def close(self, message: str | None = None) -> None:
+        """The run is over; `message` says what went wrong."""
+        self.encode(0)
+        if self.trace is None:
+            self.payload.fail(message or "Stopped before it began.")
+            return
+        if message and self.trace.finish in (None, "error"):
+            self.trace.finish, self.trace.message = "error", message
+        self.payload.close(self.trace)
+
+
+def stream(
+    state: SessionState,
+    asked: Asked,
+    model: str,
+    shelf: ModelShelf,
+    turnstile: Turnstile,
+    *,
+    remember: bool = True,
+    show: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Run what was asked and yield the page's value as it grows. A run that goes on is ended."""
+    state.stop()
+    collector = Collector(RunPayload(state.next_serial(), show=show))
+    payload = collector.payload
+    worker = Worker(turnstile, _producer(state, asked, model, shelf, remember))
+    state.worker = worker
+    interval = 1 / UPDATES_PER_SECOND
+    try:
+        sent = None
+        while True:
+            over = not worker.alive
+            events = worker.take(0 if over else 0.25)
+            for event in events:
+                collector.take(event)
+            collector.encode(interval * _DETAIL_SHARE)
+            if collector.trace is not None:
+                state.trace = collector.trace
+            payload.note = _note(worker)
+            if payload.status == "running" and collector.trace and not collector.trace.token_ids:
+                payload.note = "Reading the prompt…"
+            if over and not events:
+                break
+            look = (payload.status, payload.note, payload.steps, payload.details, len(events))
+            if look != sent:
+                sent = look
+                yield payload.value()
+                time.sleep(interval)
+        collector.close(explain(worker.error) if worker.error else None)
+        yield payload.value()
+        if collector.trace is not None:
+            collector.encode(float("inf"))
+            yield payload.value()
+    finally:
+        worker.stop()
+
+
+def _producer(
+    state: SessionState, asked: Asked, model: str, shelf: ModelShelf, remember: bool
+) -> Callable[[Callable[[], bool], Callable[[str], None]], Iterator[Event]]:
+    def produce(stop: Callable[[], bool], note: Callable[[str], None]) -> Iterator[Event]:
+        target = shelf.get(model, note)
+        from recap.decoding import new_memory
+
+        epoch = state.epoch
+        memory = state.memory(target, asked.method) if remember else new_memory(target)
+        for event in decode(target, asked, memory, stop):
+            if isinstance(event, Closed) and remember:
+                state.keep(target, asked.method, event.memory, epoch)
+            yield event
+
+    return produce
+
+
+def _note(worker: Worker) -> str:
+    ahead = worker.ahead
+    if ahead:
+        return f"Waiting: {ahead} {'run is' if ahead == 1 else 'runs are'} before yours."
+    return worker.note
+
+
+def explain(error: BaseException) -> str:
+    """One sentence for the person at the screen."""
+    if isinstance(error, RecapError):
+        return str(error)
+    # By name, since torch is imported only where a model is.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return (
+            "Out of memory. Use a smaller picture, fewer new tokens, a smaller budget, "
+            "or a smaller model."
+        )
+    _log.error("A run failed", exc_info=error)
+    return f"Something went wrong inside the program ({type(error).__name__}); see its log."

@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { load, rawStep } from "./load.mjs";
+
+const R = load("words.js", "store.js", "tree_layout.js", "timeline.js", "player.js");
+
+const value = (count, extra = {}) => ({
+  run: "a", serial: 1, status: "running", note: "", about: JSON.stringify({ method: "recap", pace: 4 }),
+  first: JSON.stringify({ token: 0, logprob: -0.1, seconds: 0.01 }), vocabulary: ['[[0,"a"],[7," b"]]'],
+  steps: Array.from({ length: count }, (_, i) => JSON.stringify(rawStep([[-1, "a", 0.9]], { i }))),
+  details: [], end: null, show: null, caption: "", ...extra,
+});
+
+test("a lost update is repaired by the next one", () => {
+  const store = new R.Store();
+  store.apply(value(2));
+  store.apply(value(7)); // the ones between never came
+  assert.equal(store.run.steps.length, 7);
+  assert.deepEqual(store.run.steps.map((step) => step.i), [0, 1, 2, 3, 4, 5, 6]);
+  assert.equal(store.run.tokens.length, 1 + 14);
+});
+
+test("values of a run that is over are left aside", () => {
+  const store = new R.Store();
+  store.apply(value(3, { serial: 2, run: "b" }));
+  store.apply(value(9));
+  assert.equal(store.id, "b");
+  assert.equal(store.run.steps.length, 3);
+});
+
+test("looking back stops the following, not the run", () => {
+  const store = new R.Store();
+  store.apply(value(5));
+  store.reveal(5);
+  assert.equal(store.cursor, 4);
+  store.go(1);
+  store.apply(value(8));
+  store.reveal(8);
+  assert.equal(store.cursor, 1);
+  assert.equal(store.run.steps.length, 8);
+  store.follow();
+  assert.equal(store.cursor, 7);
+});
+
+test("the pace delays what is shown, and skipping shows it all", () => {
+  const store = new R.Store();
+  store.apply(value(5));
+  assert.equal(store.frontier, 0);
+  assert.equal(store.revealed, 1); // the prefill's token
+  store.reveal(2);
+  assert.equal(store.revealed, 5);
+  store.skip();
+  assert.equal(store.revealed, store.run.tokens.length);
+});
+
+test("a trace opens at the step it names", () => {
+  const store = new R.Store();
+  store.apply(value(9, { status: "done", show: 4, end: "{}" }));
+  assert.equal(store.cursor, 4);
+  assert.equal(store.frontier, 9);
+  assert.equal(store.following, false);
+});
+
+test("a step can emit nothing", () => {
+  const step = R.decodeStep(rawStep([[-1, "r", 0.5]], { emitted: [] }));
+  assert.equal(step.bonus, null);
+  assert.equal(R.sentence({ token: () => ({ text: "x", hex: "" }) }, step), "Step 1: 1 node from 1-token memory; 0 matched, 0 emitted.");
+});
+
+test("the sentence says what the target wanted where the memory erred", () => {
+  const words = new Map([[7, { text: " blue", hex: "" }], [2, { text: " red", hex: "" }]]);
+  const step = R.decodeStep(rawStep([[-1, "a", 0.9], [0, "r", 0.8]], { i: 11 }));
+  const text = R.sentence({ token: (id) => words.get(id) ?? { text: "?", hex: "" } }, step);
+  assert.match(text, /^Step 12: 2 nodes from 1-token memory; 1 matched, 2 emitted; /);
+  assert.match(text, /the target wanted ‘blue’ where the memory said ‘red’\.$/);
+});

@@ -1,0 +1,107 @@
+"""Settings, links and exports."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import fields
+
+import gradio as gr
+import pytest
+
+from app import exports, links
+from app.settings_form import SettingsForm
+from recap.drafters import METHODS
+from recap.errors import SettingsError
+from recap.settings import Settings
+from recap.trace import Trace
+
+
+@pytest.fixture(scope="module")
+def form():
+    with gr.Blocks(analytics_enabled=False):
+        return SettingsForm()
+
+
+def test_every_setting_has_a_component_with_a_line_of_help(form):
+    assert set(form.names) == {spec.name for spec in fields(Settings)}
+    assert all(component.info for component in form.components)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_the_form_shows_reads_back(form, method):
+    assert form.read(form.defaults(method)) == METHODS[method].settings()
+
+
+def test_an_impossible_setting_is_named(form):
+    values = form.defaults("recap")
+    values[form.names.index("specificity")] = "4, 2, 1"
+    with pytest.raises(SettingsError, match="specificity"):
+        form.read(values)
+    values[form.names.index("specificity")] = "one"
+    with pytest.raises(SettingsError, match="specificity"):
+        form.read(values)
+
+
+def test_changing_the_method_keeps_what_methods_share(form):
+    values = form.defaults("recap")
+    values[form.names.index("alpha")] = 2.0
+    shown = dict(zip(form.names, form.follow("recap-plus", *values), strict=True))
+    assert shown["alpha"] == 2.0
+    assert shown["carry"] == METHODS["recap-plus"].settings().carry
+
+
+def test_a_link_reads_back():
+    link = links.Link("Was ist das? <b>&", "recap-plus", None, 32, None, 4, {"budget": 12})
+    query = dict(re.findall(r"([^&=]+)=([^&]*)", links.write(link)))
+    from urllib.parse import unquote_plus
+
+    assert links.read({name: unquote_plus(value) for name, value in query.items()}) == link
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"prompt": "x", "method": "no"},
+        {"prompt": "x", "settings": "{"},
+        {"prompt": "x", "settings": '{"budget": 1e9}'},
+        {"prompt": "x", "step": "soon"},
+    ],
+)
+def test_links_that_make_no_sense_are_left_aside(query):
+    assert links.read(query) is None
+
+
+def test_the_trace_export_loads(trace):
+    assert Trace.loads(exports.trace_json(trace)) == trace
+
+
+def test_the_table_has_a_line_a_step_and_says_where_it_came_from(trace):
+    text = exports.steps_csv(trace)
+    about = [line for line in text.splitlines() if line.startswith("#")]
+    assert trace.model in about[0]
+    assert trace.versions["torch"] in "".join(about)
+    lines = "\n".join(line for line in text.split("\n") if not line.startswith("# "))
+    rows = list(csv.DictReader(io.StringIO(lines)))
+    assert [int(row["accepted_length"]) for row in rows] == [
+        step.accepted_length for step in trace.steps
+    ]
+
+
+def test_a_spreadsheet_takes_no_text_for_a_formula():
+    assert exports._inert("=1+1") == "'=1+1"
+    assert exports._inert("plain") == "plain"
+
+
+def test_the_replay_needs_nothing_and_its_data_cannot_break_out(trace):
+    trace = Trace.loads(trace.dumps())
+    first = next(iter(trace.vocabulary.values()))
+    first["text"] = "</script><script>alert(1)</script>"
+    trace.prompt = "<img src=x onerror=alert(1)>"
+    page = exports.replay_html(trace)
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert json.loads(data[1])["steps"]

@@ -1,0 +1,104 @@
+"""From what was asked to the page's values."""
+
+import copy
+import json
+
+from app.models import ModelShelf
+from app.state import SessionState
+from app.streaming import stream
+from recap.decoding import Run
+from recap.errors import ModelError
+
+
+def test_the_last_value_is_whole(target, shelf, turnstile, ask):
+    """It has every step with its details, the end, and the engine's tokens."""
+    state = SessionState()
+    *_, last = stream(state, ask(), "any", shelf, turnstile)
+    expected = Run(target, target.prepare("Say something."), max_new_tokens=40).finish_all()
+    assert state.trace.token_ids == expected.token_ids
+    assert state.trace.text == expected.text
+    assert len(last["steps"]) == len(last["details"]) == len(state.trace.steps)
+    assert json.loads(last["end"])["finish"] == "length"
+    emitted = [e[0] for text in last["steps"] for e in json.loads(text)["e"]]
+    assert emitted == expected.token_ids[1:]
+
+
+def test_every_shown_token_has_its_words(shelf, turnstile, ask):
+    """No token is ever shown by its number: words come no later than what needs them."""
+    state = SessionState()
+    for value in stream(state, ask(), "any", shelf, turnstile):
+        known = {word[0] for text in value["vocabulary"] for word in json.loads(text)}
+        if value["first"]:
+            assert json.loads(value["first"])["token"] in known
+        for text in value["steps"]:
+            step = json.loads(text)
+            assert {step["r"], *step["n"]["t"], *step["n"]["y"]} <= known
+
+
+def test_memory_stays_between_runs_and_can_be_cleared(shelf, turnstile, ask):
+    """The second run starts with what the first learnt; Clear empties it."""
+    state = SessionState()
+    list(stream(state, ask(), "any", shelf, turnstile))
+    assert state.trace.memory["start"]["entries"]["1"] == 0
+    list(stream(state, ask(), "any", shelf, turnstile))
+    assert state.trace.memory["start"]["entries"]["1"] > 0
+    assert state.size()[0] > 0
+    state.clear()
+    assert state.size() == (0, 0)
+    list(stream(state, ask(), "any", shelf, turnstile, remember=False))
+    assert state.size() == (0, 0)
+
+
+def test_clear_during_a_run_is_not_undone(shelf, turnstile, ask):
+    """What the run that goes on hands back afterwards is not kept."""
+    state = SessionState()
+    values = stream(state, ask(tokens=200), "any", shelf, turnstile)
+    for value in values:
+        if value["steps"]:
+            break
+    state.clear()
+    list(values)
+    assert state.size() == (0, 0)
+
+
+def test_closing_the_stream_stops_the_run(shelf, turnstile, ask):
+    """A tab that is closed ends its run; the trace so far stays."""
+    state = SessionState()
+    values = stream(state, ask("autoregressive", 4000), "any", shelf, turnstile)
+    for value in values:
+        if value["steps"]:
+            break
+    values.close()
+    state.worker.join(10)
+    assert not state.worker.alive
+    assert 0 < len(state.trace.steps) < 4000
+
+
+def test_a_new_run_ends_the_one_before(shelf, turnstile, ask):
+    """And its values have a higher number, so that late ones of the old run are dropped."""
+    state = SessionState()
+    old = stream(state, ask("autoregressive", 4000), "any", shelf, turnstile)
+    first = next(old)
+    *_, last = stream(state, ask(), "any", shelf, turnstile)
+    assert last["serial"] > first["serial"]
+    *_, ended = old
+    assert json.loads(ended["end"])["finish"] in ("cancelled", "error")
+
+
+def test_a_model_that_cannot_be_loaded_says_why(turnstile, ask):
+    """The message is the engine's, and the model before stays."""
+
+    def load(name):
+        raise ModelError("no/such is not there. Check its name.")
+
+    *_, last = stream(SessionState(), ask(), "no/such", ModelShelf(load), turnstile)
+    assert "Check its name" in json.loads(last["end"])["message"]
+
+
+def test_sessions_share_nothing():
+    """Gradio deep-copies the initial state: each session gets an empty one of its own."""
+    state = SessionState()
+    state.serial = 7
+    other = copy.deepcopy(state)
+    assert other.serial == 0
+    assert other is not state

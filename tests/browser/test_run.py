@@ -1,0 +1,183 @@
+"""Asking, streaming, stopping, and looking back while it goes on."""
+
+from pathlib import Path
+
+from PIL import Image
+
+from app import assets
+from recap.decoding import Run
+from recap.targets.images import load_image
+
+TINY = "tiny-random"
+
+
+def use_tiny_model(page):
+    """A model that never ends by itself, so that there is time to stop it."""
+    page.page.get_by_text("Settings", exact=True).click()
+    box = page.page.locator("#recap-model input")
+    box.fill(TINY)
+    box.press("Enter")
+
+
+def test_an_example_runs_to_the_end_with_the_engines_text(visit, target):
+    """One click on an example, one on Run; the text is the engine's, token for token."""
+    page = visit()
+    example = assets.examples()[0]
+    page.page.locator("#recap-examples tbody tr").first.click()
+    page.page.wait_for_function(
+        "(p) => document.querySelector('#recap-prompt textarea').value === p", arg=example.prompt
+    )
+    page.page.wait_for_timeout(500)
+    page.run()
+    page.finish()
+    page.skip()
+    request = target.prepare(example.prompt, load_image(example.image))
+    expected = Run(target, request, max_new_tokens=160).finish_all()
+    assert page.shown_tokens == expected.token_ids
+    if "\ufffd" not in expected.text:
+        assert page.answer == expected.text
+    assert page.page.locator(".state.finished").is_visible()
+
+
+def test_pictures_from_disk(visit, target, tmp_path):
+    """A PNG and a JPEG from disk give what the engine gives for them."""
+    source = load_image(assets.examples()[1].image)
+    for name, options in (("a.png", {}), ("b.jpg", {"quality": 92})):
+        path = tmp_path / name
+        source.save(path, **options)
+        page = visit()
+        page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
+        page.page.locator("#recap-picture input[type=file]").set_input_files(path)
+        page.page.wait_for_selector("#recap-picture img")
+        page.page.wait_for_timeout(300)
+        page.ask("Describe the picture.")
+        page.run()
+        page.finish()
+        request = target.prepare("Describe the picture.", load_image(path))
+        expected = Run(target, request, max_new_tokens=48).finish_all()
+        assert page.shown_tokens == expected.token_ids
+
+
+def test_stop_keeps_the_trace_so_far(visit):
+    """Stop in mid-run: the run ends, its steps stay, and the page can run again."""
+    page = visit()
+    use_tiny_model(page)
+    page.ask("Go on and on.", method="Autoregressive", tokens=1024)
+    page.run()
+    page.page.wait_for_function("Recap.page.store.run.steps.length > 3")
+    page.page.click("#recap-stop")
+    page.finish()
+    steps = page.store("run.steps.length")
+    assert 3 < steps < 1023
+    assert page.store("run.end.finish") == "cancelled"
+    page.skip()
+    assert page.page.locator(".state.stopped").is_visible()
+    page.page.wait_for_function(
+        f"document.querySelectorAll('.timeline-svg .bar').length === {steps}"
+    )
+    page.ask("Again.", tokens=8)
+    page.run()
+    page.finish()
+    assert page.store("run.end.finish") == "length"
+
+
+def test_scrubbing_during_a_run(visit):
+    """Looking back neither stops the run nor is it moved by new steps; Live follows again."""
+    page = visit()
+    use_tiny_model(page)
+    page.ask("Go on and on.", method="Autoregressive", tokens=1024)
+    page.page.locator(".timeline .choice select").nth(1).select_option("real")
+    page.run()
+    page.page.wait_for_function("Recap.page.store.frontier > 10")
+    page.key("Home", "ArrowRight", "ArrowRight")
+    assert page.store("cursor") == 2
+    running = page.store("run.status")
+    before = page.store("run.steps.length")
+    page.page.wait_for_function(
+        f"Recap.page.store.run.steps.length > {before} || Recap.page.store.run.status === 'done'"
+    )
+    assert running == "running"
+    assert page.store("cursor") == 2
+    page.key("l")
+    assert page.store("following")
+    assert page.store("cursor") > 2
+    page.page.click("#recap-stop")
+    page.finish()
+
+
+def test_two_sessions_never_see_each_others_tokens(visit, target):
+    """Two tabs at once with different pictures: each gets its own answer, one waits its turn."""
+    first, second = visit(), visit()
+    pages = [(first, assets.examples()[0]), (second, assets.examples()[2])]
+    for page, example in pages:
+        page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
+        page.page.locator("#recap-picture input[type=file]").set_input_files(example.image)
+        page.page.wait_for_selector("#recap-picture img")
+        page.page.wait_for_timeout(300)
+        page.ask(example.prompt)
+    for page, _ in pages:
+        page.page.click("#recap-run", no_wait_after=True)
+    for page, example in pages:
+        page.page.wait_for_function("Recap.page.store.serial > 0")
+        page.finish()
+        request = target.prepare(example.prompt, load_image(example.image))
+        expected = Run(target, request, max_new_tokens=48).finish_all()
+        assert page.shown_tokens == expected.token_ids
+        assert page.store("run.about.prompt") == example.prompt
+
+
+def test_errors_stand_where_they_belong_and_the_page_stays_usable(visit, tmp_path):
+    """No prompt, a text file named .png, a truncated PNG, a bomb; then an ordinary run."""
+    page = visit()
+    page.page.fill("#recap-prompt textarea", "   ")
+    page.page.click("#recap-run")
+    page.page.locator("#recap-ask-notice").get_by_text("Type a prompt first").wait_for()
+    good = tmp_path / "good.png"
+    Image.effect_noise((300, 300), 60).save(good)
+    bad = {
+        "text.png": (b"this is no picture", "not a picture"),
+        "cut.png": (good.read_bytes()[:4000], "damaged"),
+        "bomb.png": (_bomb(tmp_path), "too large"),
+    }
+    page.ask("What is this?", tokens=8)
+    for name, (content, words) in bad.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        clear = page.page.locator("#recap-picture button[aria-label='Remove Image']")
+        if clear.count():
+            clear.click()
+        page.page.locator("#recap-picture input[type=file]").set_input_files(path)
+        page.page.locator("#recap-picture-notice").get_by_text(words).wait_for()
+        page.page.click("#recap-run")
+        page.page.locator("#recap-ask-notice").get_by_text(words).wait_for()
+    # A picture that the browser cannot show is an error of the browser's own.
+    page.problems.clear()
+    page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
+    page.page.wait_for_timeout(300)
+    page.run()
+    page.finish()
+    assert page.store("run.end.finish") in ("length", "eos")
+
+
+def _bomb(folder: Path) -> bytes:
+    path = folder / "large.png"
+    Image.new("1", (20_000, 10_000)).save(path)
+    return path.read_bytes()
+
+
+def test_a_model_that_is_not_there_gives_a_reason(visit):
+    """The message stands in the answer, and the model before goes on working."""
+    page = visit()
+    page.page.get_by_text("Settings", exact=True).click()
+    box = page.page.locator("#recap-model input")
+    box.fill("/no/such/folder")
+    box.press("Enter")
+    page.ask("Hello.", tokens=8)
+    page.run()
+    page.finish()
+    assert "no folder" in page.page.locator(".answer .message").inner_text()
+    box.fill(TINY)
+    box.press("Enter")
+    page.run()
+    page.finish()
+    assert page.store("run.end.finish") == "length"

@@ -1,0 +1,226 @@
+"""The first view, linked views, keys, themes and widths; what a model writes stays text."""
+
+import json
+
+import pytest
+
+from app import assets
+from app.exports import replay_html
+from recap.trace import Trace
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>", "{{value}}", "${1+1}", "</script><script>alert(1)</script>",
+    "&lt;b&gt;", "\u202eevil\u202c", "<svg/onload=alert(1)>",
+)  # fmt: skip
+
+
+def test_something_is_there_from_the_start(visit):
+    """A bundled trace at a step with a story, captioned, and one prominent button."""
+    page = visit()
+    assert page.store("run.steps.length") > 3
+    assert page.store("cursor") == assets.first_view().show
+    assert page.page.locator(".caption").inner_text() == assets.first_view().caption
+    assert page.page.get_by_role("button", name="Run this yourself").is_visible()
+    assert page.page.locator(".node.bonus").is_visible()
+
+
+def test_views_are_linked(visit):
+    """Hovering a token marks its node and the other way round; clicking opens its step."""
+    page = visit()
+    accepted = page.page.locator(".node.accepted").first
+    accepted.hover()
+    pointed = page.page.locator(".answer-text .tok.pointed")
+    assert pointed.count() == 1
+    index = int(pointed.get_attribute("data-index"))
+    page.page.locator(".recap-view h2").first.hover()
+    page.page.locator(f".answer-text .tok[data-index='{index}']").hover()
+    assert page.page.locator(".node.accepted.pointed").count() == 1
+    tip = page.page.locator(".tip")
+    for word in ("Step", "Source", "Weight", "Probability"):
+        assert word in tip.inner_text()
+    last = page.store("run.tokens.length") - 1
+    page.page.locator(f".answer-text .tok[data-index='{last}']").click()
+    assert page.store("cursor") == page.store(f"run.tokens[{last}].step")
+    assert page.page.locator(".inspector h3").is_visible()
+
+
+def test_the_inspector_and_the_table_say_where_a_node_came_from(visit):
+    page = visit()
+    page.page.locator(".node.accepted").last.click()
+    page.page.locator(".inspector h3").wait_for()
+    text = page.page.locator(".inspector").inner_text()
+    for word in ("Matched key", "Fused score", "Path score", "Popped", "specificity",
+                 "concentration", "confidence", "weight", "The target at its parent"):  # fmt: skip
+        assert word in text
+    page.page.locator("details.table summary").click()
+    rows = page.page.locator("details.table tbody tr")
+    rows.first.wait_for()
+    assert rows.count() == page.store("step.nodes.length")
+
+
+def test_keyboard_only(visit):
+    """Steps, play, help; inside the tree and the answer; one tab stop each."""
+    page = visit()
+    page.key("Home")
+    assert page.store("cursor") == 0
+    page.key("ArrowRight", "ArrowRight", "ArrowLeft")
+    assert page.store("cursor") == 1
+    page.key("End")
+    assert page.store("cursor") == page.store("run.steps.length") - 1
+    page.key("r")
+    page.key("?")
+    assert page.page.locator("dialog.help").is_visible()
+    page.page.keyboard.press("Escape")
+    assert not page.page.locator("dialog.help").is_visible()
+    page.key("Home", " ")
+    page.page.wait_for_function("Recap.page.store.cursor > 1")
+    page.key(" ")
+    stopped = page.store("cursor")
+    page.page.wait_for_timeout(500)
+    assert page.store("cursor") == stopped
+
+    page.page.evaluate(f"Recap.page.store.go({assets.first_view().show})")
+    page.page.wait_for_timeout(100)
+    page.page.locator(".tree-svg").focus()
+    page.page.keyboard.press("Home")
+    assert page.store("selected") == -1
+    page.page.keyboard.press("ArrowRight")
+    first = page.store("selected")
+    page.page.keyboard.press("End")
+    assert page.store("selected") != first
+    assert page.store("cursor") == assets.first_view().show
+
+    answer = page.page.locator(".answer-text")
+    answer.focus()
+    page.page.keyboard.press("Home")
+    page.page.keyboard.press("ArrowRight")
+    page.page.keyboard.press("ArrowRight")
+    page.page.keyboard.press("Enter")
+    assert page.store("cursor") == page.store("run.tokens[2].step")
+
+    stops = page.page.evaluate(
+        "[...document.querySelectorAll('.answer-text, .tree-svg, .timeline-svg')]"
+        ".map((e) => e.querySelectorAll('[tabindex=\"0\"]').length)"
+    )
+    assert stops == [0, 0, 0]
+
+
+def test_a_large_tree_has_no_overlaps_on_the_page(visit):
+    """All nodes shown: no two boxes overlap, and every label lies inside its own."""
+    page = visit()
+    show_all = page.page.get_by_role("button", name="Show all")
+    if show_all.count():
+        show_all.click()
+    bad = page.page.evaluate(
+        """() => {
+        const nodes = [...document.querySelectorAll('.recap-view .tree-svg .node')];
+        const shapes = nodes.map((n) => n.querySelector('.shape, rect').getBBox());
+        let bad = 0;
+        shapes.forEach((a, i) => shapes.forEach((b, j) => {
+          if (i < j && a.x < b.x + b.width - .1 && b.x < a.x + a.width - .1 &&
+              a.y < b.y + b.height - .1 && b.y < a.y + a.height - .1) bad++;
+        }));
+        nodes.forEach((n, i) => {
+          const label = n.querySelector('.label'), score = n.querySelector('.score');
+          if (!label) return;
+          const box = label.getBBox(), limit = score && score.textContent
+            ? score.getBBox().x : shapes[i].x + shapes[i].width;
+          if (box.x + box.width > limit + .5) bad++;
+        });
+        return bad;
+      }"""
+    )
+    assert bad == 0
+
+
+@pytest.mark.parametrize("width", [320, 375, 900, 1280, 2560])
+def test_no_horizontal_scroll(visit, width):
+    page = visit(viewport={"width": width, "height": 800})
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_dark(visit):
+    """Dark by the system's wish and by the button; text keeps its contrast."""
+    page = visit("/?__theme=dark", color_scheme="dark", viewport={"width": 375, "height": 800})
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= 375
+    assert _contrasts(page, "dark") == []
+    page.page.get_by_role("button", name="Switch to the light theme").click()
+    assert _contrasts(page, "light") == []
+
+
+def _contrasts(page, theme):
+    """Visible words of ours whose contrast with what lies behind them is below 4.5."""
+    page.page.wait_for_timeout(200)
+    return page.page.evaluate(
+        """() => {
+        const rgb = (c) => {
+          const canvas = document.createElement('canvas').getContext('2d');
+          canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1);
+          return [...canvas.getImageData(0, 0, 1, 1).data];
+        };
+        const lum = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+          .map((v) => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+          .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
+        const behind = (e) => {
+          let over = [];
+          for (let at = e; at; at = at.parentElement) {
+            const c = rgb(getComputedStyle(at).backgroundColor);
+            if (c[3]) over.push(c);
+            if (c[3] === 255) break;
+          }
+          let base = [255, 255, 255];
+          for (const [r, g, b, a] of over.reverse())
+            base = [r, g, b].map((v, i) => v * a / 255 + base[i] * (1 - a / 255));
+          return base;
+        };
+        const bad = [];
+        for (const e of document.querySelectorAll('.recap-view *, .recap-head *, .recap-tab *')) {
+          if (!e.checkVisibility({ checkOpacity: true })) continue;
+          if (e.closest('svg, .later, :disabled')) continue;
+          if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
+          const both = [lum(rgb(getComputedStyle(e).color)), lum(behind(e))];
+          const [a, b] = both.sort((x, y) => y - x);
+          const ratio = (a + .05) / (b + .05);
+          if (ratio < 4.5) bad.push(`${e.tagName}.${e.className}: ${ratio.toFixed(2)}`);
+        }
+        return bad;
+      }"""
+    )
+
+
+def test_what_a_model_writes_stays_text(visit, tmp_path):
+    """Tokens spelled like markup and templates are shown letter by letter, everywhere."""
+    trace = assets.first_view().trace
+    data = json.loads(trace.dumps())
+    for number, word in enumerate(data["vocabulary"].values()):
+        word["text"] = HOSTILE[number % len(HOSTILE)]
+    data["prompt"] = HOSTILE[0]
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps(data), "utf-8")
+    page = visit()
+    asked = []
+    page.page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.page.get_by_role("tab", name="Take away").click()
+    page.page.locator("#recap-away input[type=file]").set_input_files(path)
+    page.page.wait_for_function("Recap.page.store.serial > 0")
+    page.page.wait_for_timeout(300)
+    _assert_inert(page, asked)
+    page.page.locator(".node.accepted, .node.rejected, .node.unreached").first.click()
+    page.page.locator("details.table summary").click()
+    page.page.get_by_label("Spaces and bytes").check()
+    page.page.get_by_role("tab", name="Numbers").click()
+    page.page.wait_for_timeout(300)
+    _assert_inert(page, asked)
+    assert HOSTILE[1] in page.page.evaluate("document.querySelector('details.table').textContent")
+    # The same in the replay file, where the data lies inside a script element.
+    replay = tmp_path / "hostile.html"
+    replay.write_text(replay_html(Trace.load(path)), "utf-8")
+    page.page.goto(replay.as_uri())
+    page.page.wait_for_selector(".tree-svg .node")
+    _assert_inert(page, asked)
+
+
+def _assert_inert(page, asked):
+    assert asked == []
+    assert page.page.locator(".recap-view img, .recap-view script").count() == 0
+    assert page.page.evaluate("document.querySelectorAll('svg svg').length") == 0
