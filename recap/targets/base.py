@@ -201,9 +201,7 @@ class Target:
             if name not in ("input_ids", "attention_mask") and value is not None
         }
         positions = rest.pop("position_ids", None)
-        return Request(
-            ids[0].tolist(), self.placeholders, rest, prompt=prompt, positions=positions
-        )
+        return Request(ids[0].tolist(), self.placeholders, rest, prompt=prompt, positions=positions)
 
     @torch.inference_mode()
     def prefill(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -104,6 +105,16 @@ def family_target(name: str, seed: int = 0, *, scale: float = 0.08, **bounds: in
     processor = TINY[name].image_processor
     assert processor is not None
     return make_target(model, tokenizer_of(name), processor(), name=f"tiny-{name}", **bounds)
+
+
+def save(folder: Path, family: str) -> Path:
+    """A checkpoint of a tiny model, as transformers itself writes one."""
+    tiny = TINY[family]
+    tiny_model(family).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    if tiny.image_processor is not None:
+        tiny.image_processor().save_pretrained(folder)
+    return folder
 
 
 def ordinary_inputs(family: Family, target: Target, prompt: str, image: Any) -> dict[str, Any]:

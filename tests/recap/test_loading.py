@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -21,21 +19,10 @@ from recap.targets.failures import explain, is_out_of_memory
 from recap.targets.placement import place, resolve_dtype, too_large
 from recap.targets.tiny import TINY, tiny_model
 from recap.targets.versions import check_transformers, is_newer
-from tests.recap.hub import hub
+from tests.recap.families import save
 from tests.recap.reference import expect_identical, generate, picture
 
-ROOT = Path(__file__).resolve().parents[2]
 GB = 1_000_000_000
-
-
-def save(folder: Path, family: str) -> Path:
-    """A checkpoint of a tiny model, as transformers itself writes one."""
-    tiny = TINY[family]
-    tiny_model(family).save_pretrained(folder)
-    tiny.tokenizer().save_pretrained(folder)
-    if tiny.image_processor is not None:
-        tiny.image_processor().save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -424,87 +411,3 @@ def test_a_full_disk_is_named():
     error = RuntimeError("download failed")
     error.__cause__ = OSError(28, "No space left on device")
     assert "The disk is full" in explain("owner/model", error)
-
-
-# The Hub ------------------------------------------------------------------------------------------
-
-#: Loads models by name in a process of its own, since the hub client reads its settings once.
-_LOADER = """
-    import json, sys
-    from recap.errors import ModelError
-    from recap.targets import load_target
-
-    for name in sys.stdin:
-        shares = []
-        def note(text, share):
-            if text.startswith("Downloading"):
-                shares.append(share)
-        try:
-            target = load_target(name.strip(), device="cpu", progress=note)
-            answer = {"loaded": target.family, "name": target.name, "shares": shares}
-        except ModelError as error:
-            answer = {"error": str(error)}
-        print(json.dumps(answer), flush=True)
-"""
-
-
-class Loader:
-    """That process: a name in, an answer out."""
-
-    def __init__(self, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(_LOADER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
-        )
-
-    def __call__(self, name: str) -> dict:
-        self.process.stdin.write(f"{name}\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait(timeout=60)
-
-
-def test_the_hub_client_against_a_hub(saved, tmp_path):
-    """Gated, absent, downloaded with progress; then without network, from the cache and not."""
-    with hub(saved) as address:
-        loader = Loader(HF_ENDPOINT=address, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="0")
-        try:
-            gated = loader("owner/gated")["error"]
-            assert "https://huggingface.co/owner/gated" in gated
-            assert "hf auth login" in gated
-            assert "There is no model owner/absent" in loader("owner/absent")["error"]
-            answer = loader("owner/tiny")
-        except BaseException:
-            loader.close()
-            raise
-    try:
-        assert answer["loaded"] == "qwen2_5_vl"
-        assert answer["name"] == "owner/tiny"
-        shares = answer["shares"]
-        assert shares == sorted(shares)
-        assert 0 < shares[0] < 1
-        assert shares[-1] == 1.0
-        assert loader("owner/tiny")["loaded"] == "qwen2_5_vl"
-        message = loader("owner/other")["error"]
-        assert "Hugging Face cannot be reached" in message
-        assert "the folder of a copy" in message
-    finally:
-        loader.close()
-
-
-def test_offline_mode(tmp_path):
-    """It names the variable that may be the reason."""
-    loader = Loader(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path))
-    try:
-        message = loader("Qwen/Qwen2.5-VL-7B-Instruct")["error"]
-    finally:
-        loader.close()
-    assert "Qwen/Qwen2.5-VL-7B-Instruct is not on this machine" in message
-    assert "HF_HUB_OFFLINE" in message
