@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from recap.errors import RecapError
 from recap.inspection import render_trace
@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)
+    except BrokenPipeError:  # `| head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except RecapError as error:
         print(f"recap: {error}", file=sys.stderr)
         return 2
@@ -35,8 +38,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Bad arguments end with one line, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"recap: {message} (see {self.prog} --help)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m recap",
         description="Speculative decoding with RECAP. Greedy only: a model's penalties and "
         "sampling defaults are neutralised, so every method gives the same text.",
@@ -137,6 +147,8 @@ def _run(arguments: argparse.Namespace) -> int:
     changes = {} if arguments.budget is None else {"budget": arguments.budget}
     settings = method.settings(**changes)
     picture = _picture(arguments)
+    if arguments.trace:
+        _save(arguments.trace, _touch)  # before the work, not after it
     target = _load(arguments)
     run = Session(target).run(
         arguments.prompt,
@@ -274,6 +286,11 @@ def _save(path: str, write: Callable[[str], None]) -> None:
         write(path)
     except OSError as error:
         raise RecapError(f"'{Path(path).name}' cannot be written: {error.strerror}.") from None
+
+
+def _touch(path: str) -> None:
+    with open(path, "a", encoding="utf-8"):
+        pass
 
 
 def _note(text: str) -> None:

@@ -13,10 +13,12 @@ The loop knows neither families nor methods.
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,8 +27,8 @@ import transformers
 
 from recap import __version__
 from recap.detokenize import Detokenizer, token_bytes
-from recap.drafters import Drafter, Learned, Outcome, Rows, get_method
-from recap.errors import ContextError, SettingsError
+from recap.drafters import Drafter, Outcome, Rows, get_method
+from recap.errors import ContextError, MemoryMismatchError, PromptError, SettingsError
 from recap.memory import PersistentMemory
 from recap.prediction import SEED_STEP
 from recap.processors import RowProcessors
@@ -36,7 +38,9 @@ from recap.targets.base import Request, Target
 from recap.trace import Step, Trace, finite
 from recap.tree import CandidateTree, accept
 
-MAX_NEW_TOKENS = 32_768
+MAX_NEW_TOKENS = 1_048_576
+#: Most rows of cache that are allocated before they are needed.
+_RESERVE = 1024
 
 
 def new_memory(target: Target) -> PersistentMemory:
@@ -80,17 +84,25 @@ class Run:
             raise SettingsError("stop", "must be non-empty strings")
         if stop and target.tokenizer is None:
             raise SettingsError("stop", "needs a target with a tokenizer")
+        if request.cache is not None:
+            raise PromptError("This request was decoded already: prepare it again.")
         chosen = get_method(method)
+        if memory is None:
+            memory = new_memory(target)
+        _check_memory(memory, target)
         self.target = target
         self.request = request
         self.settings = settings or chosen.settings()
-        self.memory = memory or new_memory(target)
+        self.memory = memory
         self.max_new_tokens = max_new_tokens
         request.processors = processors
         self._stop = tuple(stop)
         self._stop_when = stop_when
         self._eos = target.eos if eos is None else eos
-        self._drafter: Drafter = chosen.start(self.memory, self.settings)
+        started = time.perf_counter()
+        self._drafter: Drafter = chosen.start(memory, self.settings)
+        # Part of the prefill: what an earlier request has left is put in order now.
+        self._start_seconds = time.perf_counter() - started
         self._detokenizer = Detokenizer(target.tokenizer) if target.tokenizer else None
         self._known: set[int] = set()
         self._alone = False
@@ -101,9 +113,13 @@ class Run:
 
     def prefill(self) -> None:
         """Run the prompt and emit the first token. `steps` does it where it was not done."""
-        if self.request.cache is not None:
+        if self.request.cache is not None or self._finished:
             return
-        room = min(self.max_new_tokens, self.target.context)
+        with self._reporting():
+            self._prefill()
+
+    def _prefill(self) -> None:
+        room = min(self.max_new_tokens, self.target.context, _RESERVE)
         started = time.perf_counter()
         first = self.target.prefill(
             self.request,
@@ -114,7 +130,7 @@ class Run:
         last = len(first.positions) - 1
         token = first.rows.choice[last]
         self._drafter.observe(self._seed_outcome(first.positions, first.rows, token))
-        seconds = time.perf_counter() - started
+        seconds = self._start_seconds + time.perf_counter() - started
         self.trace.prefill = {
             "seconds": seconds,
             "first_token": token,
@@ -125,23 +141,27 @@ class Run:
             },
         }
         _, ending = self._emit([token])
+        self._note_vocabulary({token, *self.trace.prefill["rows"]["ids"]})
         self._settle([token], ending)
 
     def steps(self) -> Iterator[Step]:
         """Decode to the end, one `Step` a pass."""
-        try:
+        with self._reporting():
             self.prefill()
             while not self._finished:
                 yield self._step()
-        except (GeneratorExit, KeyboardInterrupt):
-            self.cancel()
-            raise
-        except ContextError as error:
-            self._finish("context", str(error))
-            raise
-        except Exception as error:
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Whatever ends the run early is in the trace, which stays whole."""
+        try:
+            yield
+        except BaseException as error:
             self._drop_unrecorded()
-            self._finish("error", str(error))
+            if isinstance(error, GeneratorExit | KeyboardInterrupt):
+                self.cancel()
+            else:
+                self._finish("context" if isinstance(error, ContextError) else "error", str(error))
             raise
 
     def cancel(self) -> None:
@@ -164,7 +184,7 @@ class Run:
             tree = drafter.propose(request.text, limit)
         else:
             tree = CandidateTree.at(request.text)
-            tree.reason = limited_by or "limit"
+            tree.reason = limited_by or "off"  # a near-tie is redone alone
         tree.ancestry()  # the mask's part of drafting; kept on the tree
         drafted = time.perf_counter()
 
@@ -178,11 +198,10 @@ class Run:
         emitted, ending = self._emit(candidates)
         # The last token emitted becomes the next root, so its own row is not kept.
         target.commit(request, path[: len(emitted)])
+        target.synchronize()  # else moving rows would be charged to the next pass
         path = path[: len(emitted) + 1]
         committed = time.perf_counter()
 
-        budget = self._budget(tree)  # of the memory as it was when the tree was drafted
-        observing = time.perf_counter()
         learned = drafter.observe(self._outcome(tree, rows, path, emitted))
         observed = time.perf_counter()
 
@@ -196,17 +215,17 @@ class Run:
             emitted=emitted,
             learned=learned,
             settings=self.settings,
-            budget=budget,
+            budget=_budget(tree),
             seconds={
                 "draft": drafted - started,
                 "verify": verified - drafted,
                 "commit": committed - verified,
-                "observe": observed - observing,
+                "observe": observed - committed,
             },
             memory=drafter.memory_entries(),
         )
         self.trace.steps.append(step)
-        self._note_vocabulary(step)
+        self._note_vocabulary(_shown(step))
         self._settle(emitted, ending)
         return step
 
@@ -275,10 +294,8 @@ class Run:
         """After a pass that failed half-way: the answer is what the recorded steps emitted."""
         count = sum(step.accepted_length for step in self.trace.steps)
         kept = self.trace.token_ids[: count + 1]
-        if len(kept) == len(self.trace.token_ids):
-            return
         self.trace.token_ids = kept
-        if self._detokenizer is not None:
+        if self._detokenizer is not None and not self._finished:
             self._detokenizer = Detokenizer(self.target.tokenizer)
             self.trace.text = "".join(map(self._detokenizer.push, kept))
 
@@ -311,17 +328,6 @@ class Run:
             SEED_STEP,
         )
 
-    def _budget(self, tree: CandidateTree) -> dict[str, Any]:
-        reason = tree.reason
-        if not reason and not tree.nodes:
-            reason = "no-hit" if any(self._drafter.memory_entries().values()) else "cold"
-        return {
-            "k": tree.nodes,
-            "expected_tokens": round(sum(tree.path), 4),
-            "expected_seconds": None,
-            "reason": reason,
-        }
-
     # The trace ----------------------------------------------------------------------------------
 
     def _new_trace(self, method: str) -> Trace:
@@ -353,7 +359,7 @@ class Run:
     def _memory_state(self) -> dict[str, Any]:
         return {
             "entries": self._drafter.memory_entries(),
-            "bytes": {str(order): size for order, size in self.memory.nbytes().items()},
+            "bytes": self._drafter.memory_bytes(),
         }
 
     def _finish(self, reason: str, message: str | None = None) -> None:
@@ -365,14 +371,11 @@ class Run:
             self.trace.text += self._detokenizer.finish()
         self.trace.memory["end"] = self._memory_state()
 
-    def _note_vocabulary(self, step: Step) -> None:
-        """Text and bytes of every id that the step shows and the trace does not have yet."""
+    def _note_vocabulary(self, shown: set[int]) -> None:
+        """Text and bytes of every id that is shown and that the trace does not have yet."""
         tokenizer, known = self.target.tokenizer, self.trace.vocabulary
         if tokenizer is None:
             return
-        shown = {step.root, *step.nodes.token, *step.rows["choice"]}
-        shown.update(*step.rows["ids"], *step.entries.ids, *step.nodes.key)
-        shown.update(emitted.token for emitted in step.emitted)
         for token in shown - self._known:
             spelled = token_bytes(tokenizer, token) if token >= 0 else b""
             known[str(token)] = {
@@ -382,17 +385,41 @@ class Run:
         self._known |= shown
 
 
+def _budget(tree: CandidateTree) -> dict[str, Any]:
+    return {
+        "k": tree.nodes,
+        "expected_tokens": round(sum(tree.path), 4),
+        "expected_seconds": None,
+        "reason": tree.reason,
+    }
+
+
+def _shown(step: Step) -> set[int]:
+    """Every id that a step mentions."""
+    shown = {step.root, *step.nodes.token, *step.rows["choice"]}
+    shown.update(*step.rows["ids"], *step.entries.ids, *step.nodes.key)
+    shown.update(emitted.token for emitted in step.emitted)
+    if step.runner_up:
+        shown.update(step.runner_up["ids"])
+    return shown
+
+
+def _check_memory(memory: PersistentMemory, target: Target) -> None:
+    """Refuse a memory whose ids mean other tokens, or none."""
+    if memory.vocabulary != target.vocabulary or (
+        memory.tokenizer and target.tokenizer_id and memory.tokenizer != target.tokenizer_id
+    ):
+        raise MemoryMismatchError(
+            f"This memory belongs to another model than {target.name}: start with an empty one."
+        )
+
+
 def describe_image(image: Any) -> dict[str, Any] | None:
     """What a trace says of a picture: a digest of its pixels, and its size."""
     if image is None:
         return None
-    import hashlib
-
     return {
         "sha256": hashlib.sha256(image.tobytes()).hexdigest(),
         "width": image.width,
         "height": image.height,
     }
-
-
-__all__ = ["Learned", "Run", "describe_image", "new_memory"]

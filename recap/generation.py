@@ -102,7 +102,7 @@ def generate(
         max_new_tokens=longest,
         stop_when=stop_when,
         eos=eos,
-        processors=RowProcessors(logits_processor),
+        processors=RowProcessors(logits_processor, input_ids.device),
     )
     for step in run.steps():
         if on_step is not None:
@@ -144,16 +144,13 @@ def _memory(
     get_method(method)
     if isinstance(memory, Session):
         if memory.target.model is not model:
-            raise MemoryMismatchError("The session belongs to another model.")
+            raise MemoryMismatchError(
+                "The session belongs to another model. Make one around this model: "
+                "recap.Session(recap.make_target(model))"
+            )
         return memory.target, memory.memory(method)
     target = make_target(model)
-    if memory is None:
-        return target, new_memory(target)
-    if memory.vocabulary != target.vocabulary:
-        raise MemoryMismatchError(
-            f"The memory is for {memory.vocabulary} ids, and the model has {target.vocabulary}."
-        )
-    return target, memory
+    return target, new_memory(target) if memory is None else memory
 
 
 def _ends(
@@ -166,7 +163,7 @@ def _ends(
     longest, eos, others = MAX_NEW_TOKENS, set(), StoppingCriteriaList()
     for criterion in criteria:
         if type(criterion) is MaxLengthCriteria:
-            longest = criterion.max_length - input_ids.shape[1]
+            longest = min(longest, criterion.max_length - input_ids.shape[1])
         elif type(criterion) is EosTokenCriteria:
             eos.update(criterion.eos_token_id.tolist())
         else:
@@ -176,7 +173,8 @@ def _ends(
         tensor: Any = torch.tensor([ids], dtype=input_ids.dtype, device=input_ids.device)
         return bool(others(tensor, None).all())
 
-    return longest, frozenset(eos), stop_when if others else None
+    # Criteria are asked behind a token, so there is always one.
+    return max(1, longest), frozenset(eos), stop_when if others else None
 
 
 def _fill(cache: DynamicCache, kept: Any) -> None:

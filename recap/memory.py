@@ -8,8 +8,8 @@ image; order 1 persists across requests in a `PersistentMemory` that the caller 
 
     persistent = PersistentMemory(vocabulary=32_000)
     memory = RequestMemory(persistent, Settings())      # one a request
-    memory.write(contexts, predictions, order)          # after every pass
-    memory.lookup(own, previous, before)                # for every node to expand
+    memory.write(own, previous, before, predictions, rows)      # after every pass
+    memory.lookup(own, previous, before)                        # for every node to expand
 
 Not here: what a hit is worth (`recap.fusion`) and how hits become a tree (`recap.tree`).
 
@@ -32,32 +32,6 @@ from recap.settings import Settings
 STATE_VERSION = 1
 
 
-class KeySpace:
-    """Packs up to three tokens into one int, and unpacks it for display."""
-
-    __slots__ = ("vocabulary",)
-
-    def __init__(self, vocabulary: int) -> None:
-        self.vocabulary = vocabulary
-
-    def pack(self, tokens: Sequence[int]) -> int | None:
-        """The key of 1 to 3 tokens, oldest first; None where one of them is a `GAP`."""
-        key = 0
-        for token in tokens:
-            if not 0 <= token < self.vocabulary:
-                return None
-            key = key * self.vocabulary + token
-        return key
-
-    def unpack(self, key: int, order: int) -> tuple[int, ...]:
-        """The tokens of a key of this order, oldest first."""
-        tokens = []
-        for _ in range(order):
-            key, token = divmod(key, self.vocabulary)
-            tokens.append(token)
-        return tuple(reversed(tokens))
-
-
 class PredictionStore:
     """Key -> prediction for one order, bounded; the least recently *written* entry goes first.
 
@@ -69,7 +43,7 @@ class PredictionStore:
     #: Unblended writes that an entry may pile up before they are folded.
     _MAX_PENDING = 8
 
-    def __init__(self, capacity: int, keep: float = 0.0) -> None:
+    def __init__(self, capacity: int = 262_144, keep: float = 0.0) -> None:
         self._entries: OrderedDict[int, Prediction | list[Prediction]] = OrderedDict()
         self._capacity = capacity
         self._keep = keep
@@ -164,20 +138,26 @@ class PredictionStore:
             "writer": np.array([(p.request, p.step) for _, p in items], np.int64).reshape(-1, 2),
         }
 
-    def load(self, state: dict[str, np.ndarray]) -> None:
-        """Replace the entries by those of `state`."""
-        self._entries.clear()
-        rows = zip(
-            *(state[k].tolist() for k in ("keys", "ids", "probs", "concentration", "writer")),
-            strict=True,
-        )
+    @classmethod
+    def from_state(
+        cls, state: dict[str, np.ndarray], order: int, vocabulary: int
+    ) -> PredictionStore:
+        """A store of this order with the entries of `state`, which must fit the vocabulary.
+
+        Raises `ValueError`, or another error of malformed data.
+        """
+        store = cls()
+        columns = ("keys", "ids", "probs", "concentration", "writer")
+        rows = zip(*(np.asarray(state[name]).tolist() for name in columns), strict=True)
         for key, ids, probs, concentration, (request, step) in rows:
             count = sum(token >= 0 for token in ids)
+            if not 0 <= key < vocabulary**order or not count or max(ids) >= vocabulary:
+                raise ValueError("an entry is out of range")
             kept = tuple(probs[:count])
-            self._entries[key] = Prediction(
+            store._entries[key] = Prediction(
                 tuple(ids[:count]), kept, concentration, kept[0], request, step
             )
-        self._evict()
+        return store
 
 
 class PersistentMemory:
@@ -192,11 +172,11 @@ class PersistentMemory:
     `state_dict` include what the last request has learnt.
     """
 
-    def __init__(self, vocabulary: int, tokenizer: str = "", capacity: int = 262_144) -> None:
+    def __init__(self, vocabulary: int, tokenizer: str = "") -> None:
         self.vocabulary = vocabulary
         self.tokenizer = tokenizer
         self.requests = 0
-        self.stores = {order: PredictionStore(capacity) for order in (1, 2, 3)}
+        self.stores = {order: PredictionStore() for order in (1, 2, 3)}
         self._unsettled: dict[int, PredictionStore] = {}
 
     def begin_request(self, settings: Settings) -> int:
@@ -218,8 +198,10 @@ class PersistentMemory:
         """
         local, self._unsettled = self._unsettled, {}
         for order, store in local.items():
+            carried = self.stores[order]
             for key, prediction in store.items():
-                self.stores[order].write(key, prediction)
+                seeded = prediction.step == SEED_STEP
+                (carried.seed if seeded else carried.write)(key, prediction)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -259,9 +241,11 @@ class PersistentMemory:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace the contents by a `state_dict`.
 
-        Raises `MemoryMismatchError` for another version, vocabulary or tokenizer; the memory is
-        then as before.
+        Raises `MemoryMismatchError` for another version, vocabulary or tokenizer, and for a state
+        that is damaged; the memory is then as before.
         """
+        if not isinstance(state, dict):
+            raise MemoryMismatchError("This is not a saved memory.")
         expected = (STATE_VERSION, self.vocabulary, self.tokenizer)
         found = tuple(state.get(name) for name in ("version", "vocabulary", "tokenizer"))
         for name, want, have in zip(
@@ -272,10 +256,16 @@ class PersistentMemory:
                     f"This memory was saved with {name} {have!r}, but the model needs {want!r}. "
                     "Start with an empty memory instead."
                 )
+        try:
+            requests = int(state["requests"])
+            stores = {
+                order: PredictionStore.from_state(state["orders"][order], order, self.vocabulary)
+                for order in self.stores
+            }
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise MemoryMismatchError(f"This saved memory is damaged ({error!r}).") from None
         self._unsettled = {}
-        self.requests = int(state["requests"])
-        for order, store in self.stores.items():
-            store.load(state["orders"][order])
+        self.requests, self.stores = requests, stores
 
 
 class RequestMemory:
@@ -288,7 +278,7 @@ class RequestMemory:
     def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
         self.request = persistent.begin_request(settings)
         self.settings = settings
-        self.keys = KeySpace(persistent.vocabulary)
+        self._vocabulary = persistent.vocabulary
         local = {
             order: PredictionStore(settings.local_capacity, settings.blend)
             for order in settings.orders
@@ -313,7 +303,7 @@ class RequestMemory:
         """
         if own < 0:
             return []
-        vocabulary = self.keys.vocabulary
+        vocabulary = self._vocabulary
         second = previous * vocabulary + own if previous >= 0 else None
         third = (
             (before * vocabulary + previous) * vocabulary + own
@@ -339,14 +329,16 @@ class RequestMemory:
         rows: Iterable[int],
         seeding: bool = False,
     ) -> dict[int, tuple[int, list[int]]]:
-        """Write rows under their keys; of the rows with one key, the last in `rows` wins.
+        """Write rows under their keys; of the rows of a pass with one key, the last in `rows` wins.
+
+        So a pass writes a key at most once, and blending averages over passes, not within one.
 
         `own`, `previous`, `before` are (rows,) token lists, as in `lookup`. With `seeding`, an
         entry of a persistent store that decoding wrote is left alone. Returns, by order, how many
         keys are new, and the rows whose key was there before the pass.
         """
         written: dict[int, tuple[int, list[int]]] = {}
-        packed = _pack_columns(own, previous, before, self.keys.vocabulary)
+        packed = _pack_columns(own, previous, before, self._vocabulary)
         backwards = list(rows)[::-1]
         for order, store in self._writers.items():
             keys = packed[order]

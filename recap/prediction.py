@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -43,11 +44,18 @@ class Hit(NamedTuple):
 
 
 def concentration_of(probs: Sequence[float]) -> float:
-    """1 - H(q) / log K of one row of K probabilities; 1 if K = 1."""
+    """1 - H(q) / log K of one row of K probabilities; 1 if K = 1.
+
+    With T their sum, H(q) = log T - (sum of p log p) / T: no need to normalise first.
+    """
     total = sum(probs)
     if len(probs) < 2 or total <= 0.0:
         return 1.0
-    entropy = -sum(p / total * math.log(p / total) for p in probs if p > 0.0)
+    if probs[-1] <= 0.0:  # 0 log 0 = 0; probabilities fall, so zeros are last
+        weighted = sum(p * math.log(p) for p in probs if p > 0.0)
+    else:
+        weighted = sum(map(mul, probs, map(math.log, probs)))
+    entropy = math.log(total) - weighted / total
     return min(1.0, max(0.0, 1.0 - entropy / math.log(len(probs))))
 
 
@@ -71,16 +79,13 @@ def predictions_from_rows(
     ]
 
 
-def blend(new: Prediction, old: Prediction, keep: float) -> Prediction:
-    """Average two predictions: `keep` of the old, the rest of the new; union of ids, top K kept.
-
-    So an entry remembers that its continuations differ. K is the longer of the two.
-    """
-    return fold([old, new], keep)
-
-
 def fold(series: Sequence[Prediction], keep: float) -> Prediction:
-    """Blend predictions one after the other, oldest first."""
+    """Blend predictions one after the other, oldest first.
+
+    Each step averages the next with what there is: `keep` of the old, the rest of the new; union of
+    ids, the K most probable kept, K being the longer of the two. So an entry remembers that its
+    continuations differ. The result is the last one's writer's.
+    """
     fresh = 1.0 - keep
     ids, probs = series[0].ids, series[0].probs
     for new in series[1:]:

@@ -4,6 +4,10 @@
 on all tokens so far. In a tree pass every row has a text of its own: prompt, emitted tokens and the
 row's path. So a processor is run row by row, and one that keeps state between calls, or needs
 passes of its own, is refused by name.
+
+Most rows of a tree lie off the answer's path, where a processor may raise what it would never raise
+in `generate`: a constraint has no token for a text that it does not allow. Such a row keeps its raw
+scores, and the error counts only where the answer comes to that row (`usable`).
 """
 
 from __future__ import annotations
@@ -45,17 +49,25 @@ _REFUSED: dict[str, tuple[Any, ...]] = {
     "constraints": (None,),
     "force_words_ids": (None,),
     "dola_layers": (None,),
+    "forced_eos_token_id": (None,),  # depends on the limit of the run
 }
 
 
 class RowProcessors:
     """A list of stateless processors. Raises `ProcessorError` for any other, by name.
 
-    A processor of one's own is taken if it has a true attribute `stateless`.
+    A processor of one's own is taken if it has a true attribute `stateless`. They run on `device`,
+    where some of them keep tensors; by default where the logits are.
     """
 
-    def __init__(self, processors: Iterable[Callable[..., torch.Tensor]]) -> None:
+    def __init__(
+        self,
+        processors: Iterable[Callable[..., torch.Tensor]],
+        device: torch.device | str | None = None,
+    ) -> None:
         self._processors = list(processors)
+        self._device = device
+        self._failed: dict[int, Exception] = {}
         for processor in self._processors:
             if not isinstance(processor, STATELESS) and not getattr(processor, "stateless", False):
                 raise ProcessorError(
@@ -67,30 +79,59 @@ class RowProcessors:
         return bool(self._processors)
 
     def apply(self, text: Sequence[int], tree: CandidateTree, logits: torch.Tensor) -> torch.Tensor:
-        """(rows, vocabulary) processed scores, float32. `text` ends with the tree's root."""
+        """(rows, vocabulary) processed scores, float32. `text` ends with the tree's root.
+
+        A row whose processors raise keeps its raw scores; ask `usable` before its choice is used.
+        """
+        scores = self._scores(logits)
+        base = torch.tensor(text, device=scores.device)
         paths: list[list[int]] = [[]]
-        for row in range(1, len(tree)):
-            paths.append([*paths[tree.parent[row]], tree.token[row]])
-        base = torch.tensor(text, device=logits.device)
-        return self._run(
-            (torch.cat([base, base.new_tensor(path)]) if path else base for path in paths), logits
-        )
+        self._failed = {}
+        for row in range(len(tree)):
+            if row:
+                paths.append([*paths[tree.parent[row]], tree.token[row]])
+            ids = torch.cat([base, base.new_tensor(paths[row])])
+            try:
+                scores[row] = self._processed(ids, scores[row])
+            except Exception as error:  # a processor may be anybody's
+                self._failed[row] = error
+        return scores
+
+    def usable(self, path: Sequence[int]) -> int:
+        """How many rows of an accepted path come before the first one whose processors raised.
+
+        Raises what they raised where that is the path's first row: the answer has come to it.
+        """
+        for place, row in enumerate(path):
+            if row in self._failed:
+                if not place:
+                    raise self._failed[row]
+                return place
+        return len(path)
 
     def apply_prompt(
         self, prompt: Sequence[int], places: Sequence[int], logits: torch.Tensor
     ) -> torch.Tensor:
-        """The same for rows of the prompt: row i's text is the prompt up to `places[i]`."""
-        whole = torch.tensor(prompt, device=logits.device)
-        return self._run((whole[: place + 1] for place in places), logits)
+        """Scores of rows of the prompt, at `places`; only its last row is processed.
 
-    def _run(self, texts: Iterable[torch.Tensor], logits: torch.Tensor) -> torch.Tensor:
-        scores = logits.to(torch.float32, copy=True)  # as generate() does before it processes
-        for row, text in enumerate(texts):
-            ids, one = text[None], scores[row : row + 1]
-            for processor in self._processors:
-                one = processor(ids, one)
-            scores[row] = one[0]
+        The others choose nothing, and a constraint on the answer means nothing inside the prompt.
+        """
+        if places[-1] != len(prompt) - 1:
+            return logits
+        scores = self._scores(logits)
+        scores[-1] = self._processed(torch.tensor(prompt, device=scores.device), scores[-1])
         return scores
+
+    def _scores(self, logits: torch.Tensor) -> torch.Tensor:
+        """A copy of the logits to work on, float32 as in generate()."""
+        return logits.to(self._device or logits.device, torch.float32, copy=True)
+
+    def _processed(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """(vocabulary,) scores behind `ids`. The given scores are not written to."""
+        ids, scores = ids[None], scores[None].clone()
+        for processor in self._processors:
+            scores = processor(ids, scores)
+        return scores[0]
 
 
 def processors_from(config: GenerationConfig, prompt_length: int, *, device: Any) -> RowProcessors:
@@ -159,4 +200,4 @@ def processors_from(config: GenerationConfig, prompt_length: int, *, device: Any
         ),
     )
     add(config.renormalize_logits, hf.LogitNormalization)
-    return RowProcessors(made)
+    return RowProcessors(made, device)

@@ -20,10 +20,10 @@ _SUPPLIERS = (("", "1", "2", "3"), ("", "carried-1", "carried-2", "carried-3"))
 class Provenance(NamedTuple):
     """The parts of one node's fused score; all of them sum to it.
 
-    `orders`: bitmask of the orders whose entry holds the token. `primary`: the order with the
-    largest single part (0 where no order has one). `weights`: parts of orders 1, 2, 3. `source`:
-    the one kind of source, or `mixed`. `supplier`: the largest part by its name in
-    `Emitted.source`. `key`: the longest matched key that holds the token.
+    `orders`: bitmask of the orders whose entry holds the token. `weights`: parts of orders 1, 2, 3,
+    own and carried together. `primary`: the order with the largest of them (0 where no entry holds
+    the token). `source`: the one kind of source, or `mixed`. `supplier`: the largest single part by
+    its name in `Emitted.source`. `key`: the longest matched key that holds the token.
     """
 
     orders: int
@@ -40,7 +40,7 @@ def provenance(tree: CandidateTree, row: int) -> Provenance:
     hits, weights, suffix_token, _, suffix_share, runner_up, runner_up_share = tree.lookups[parent]
     rest = (1.0 - suffix_share) * (1.0 - runner_up_share)
     parts = [0.0, 0.0, 0.0, 0.0]
-    orders = primary = longest = kinds = 0
+    orders = longest = kinds = 0
     best, supplier = -1.0, ""
     for (order, carried, prediction), weight in zip(hits, weights, strict=True):
         ids = prediction[0]
@@ -52,7 +52,7 @@ def provenance(tree: CandidateTree, row: int) -> Provenance:
             if order > longest:
                 longest = order
             if part > best:
-                best, primary, supplier = part, order, _SUPPLIERS[carried][order]
+                best, supplier = part, _SUPPLIERS[carried][order]
     if token == suffix_token:
         kinds |= _SUFFIX
         if suffix_share > best:
@@ -62,6 +62,7 @@ def provenance(tree: CandidateTree, row: int) -> Provenance:
             kinds |= _RUNNER_UP
             if (1.0 - suffix_share) * runner_up_share * p > best:
                 supplier = "runner-up"
+    primary = parts.index(max(parts), 1) if orders else 0
     source = "template" if tree.template else _WORDS.get(kinds, "mixed")
     key = (tree.before[parent], tree.previous[parent], tree.token[parent])[3 - longest :]
     return Provenance(orders, primary, (parts[1], parts[2], parts[3]), source, supplier, key)

@@ -102,12 +102,17 @@ class Race:
         return len(set(drafting)) > 1
 
     def warm_up(self) -> None:
-        """Run every shape of pass once, so that no lane pays for being the first."""
+        """Run passes of all sizes up to the largest, so that no lane pays for being the first.
+
+        Sizes go up by factors of two; a fixed budget's own size is among them.
+        """
         request = self._request.twin()
         settings = [lane.run.settings for lane in self.lanes]
         top_k = max(s.top_k for s in settings)
         self.target.prefill(request, top_k=top_k, seed_rows=max(s.seed_rows for s in settings))
-        self.target.warm_up(request, sorted({1, *(s.budget + 1 for s in settings)}), top_k=top_k)
+        budgets = {s.budget + 1 for s in settings}
+        ladder = {2**n for n in range(9) if 2**n < max(budgets)}
+        self.target.warm_up(request, sorted(ladder | budgets), top_k=top_k)
 
     def steps(self) -> Iterator[tuple[Lane, Step | None]]:
         """Advance lanes to the end. The first yield of each lane is its prefill, without a step."""

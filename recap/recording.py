@@ -14,7 +14,7 @@ from recap.drafters.base import Learned, Rows
 from recap.prediction import Prediction
 from recap.provenance import Provenance, provenance
 from recap.settings import Settings
-from recap.trace import Emitted, Entries, Lookups, Nodes, Step
+from recap.trace import LARGEST, Emitted, Entries, Lookups, Nodes, Step
 from recap.tree import CandidateTree
 
 _DIGITS = 8
@@ -156,4 +156,5 @@ def _emitted(
 
 def _rounded(values: np.ndarray) -> list[Any]:
     """float32 numbers as they are shown and saved: finite, of a few digits."""
-    return np.round(np.nan_to_num(values.astype(np.float64)), _DIGITS).tolist()
+    wide = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=LARGEST, neginf=-LARGEST)
+    return np.round(wide, _DIGITS).tolist()

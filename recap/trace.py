@@ -8,70 +8,30 @@ is plain data, so that a trace can be saved, sent, and replayed without a model:
 
 Numbering. A step's *rows* are the root (row 0) and its nodes; node i is row i + 1. In `Nodes`,
 `parent` is a node's number, -1 for the root. Orders are 1, 2, 3; as a bitmask 1, 2, 4.
-`SCHEMA` describes the fields in words.
+`recap.schema` describes the fields.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from recap import schema
 from recap.errors import TraceError
 
 TRACE_VERSION = 1
+#: Stands for infinity, which JSON has not.
+LARGEST = 1e30
 #: Largest trace file that is read, in bytes.
 MAX_TRACE_BYTES = 200_000_000
-
-FINISHES = ("eos", "length", "stop", "context", "cancelled", "error")
-REASONS = ("cold", "no-hit", "does-not-pay", "limit", "context", "off")
-SOURCES = ("memory", "carried", "suffix", "runner-up", "mixed", "template")
-EMITTED_SOURCES = (
-    "prefill", "1", "2", "3", "carried-2", "carried-3", "suffix", "runner-up", "bonus",
-)  # fmt: skip
-STATES = ("accepted", "rejected", "unreached")
-
-SCHEMA: dict[str, str] = {
-    "step.index": "number of the pass, from 0",
-    "step.position": "tokens emitted before it (the prefill's token included)",
-    "step.root": "id of the last emitted token, row 0 of the pass",
-    "step.nodes": "parallel arrays, one entry a node, in the order of popping",
-    "step.nodes.token": "id",
-    "step.nodes.parent": "node number of the parent, -1 for the root",
-    "step.nodes.depth": "1 for a child of the root",
-    "step.nodes.orders": "bitmask of the orders whose entry holds the token (1, 2, 4)",
-    "step.nodes.primary": "order with the largest part of the fused score; 0 where none has one",
-    "step.nodes.weights": "parts of the fused score: w_n p_n(t) for n = 1, 2, 3, carried included",
-    "step.nodes.fused": "fused score among siblings, in [0, 1]",
-    "step.nodes.path": "path score: estimated probability that the path is accepted",
-    "step.nodes.pop": "when the best-first search popped it, from 0",
-    "step.nodes.source": "memory | carried | suffix | runner-up | mixed | template",
-    "step.nodes.key": "the longest matched key behind it, as token ids; empty where none matched",
-    "step.nodes.state": "accepted | rejected (its parent was accepted) | unreached (it was not)",
-    "step.rows": "what the target said: ids and probs (rows x K), choice and top2 a row",
-    "step.lookups": "parallel arrays, one entry a hit: the expanded row, the order, whether "
-    "carried, the number of the entry in step.entries, its specificity and its weight",
-    "step.expanded": "rows that were looked up; an order without a hit there has missed",
-    "step.suffix": "rows where the suffix match took part: row, token, match length, share of the "
-    "fused score",
-    "step.runner_up": "the root's runners-up: ids, probs, share; null where there were none",
-    "step.entries": "parallel arrays, the predictions that were hit, each once: ids, probs, "
-    "concentration, confidence, and who wrote it: request, step (-1: the prompt)",
-    "step.writes": "by order: keys written anew (new) and rows that overwrote a key (overwritten)",
-    "step.emitted": "tokens added to the text: token, source, top2 log-probabilities of their row",
-    "step.accepted_length": "tokens really emitted: normally matched + 1",
-    "step.budget": "k nodes, expected_tokens, expected_seconds (null unless adaptive), reason "
-    "(cold | no-hit | does-not-pay | limit | context | off, or null)",
-    "step.seconds": "draft, verify, commit, observe",
-    "step.memory": "entries by order after the step",
-}
 
 
 @dataclass(slots=True)
 class Nodes:
-    """The candidate tree's nodes as parallel lists; see `SCHEMA`."""
+    """The candidate tree's nodes as parallel lists; see `recap.schema`."""
 
     token: list[int] = field(default_factory=list)
     parent: list[int] = field(default_factory=list)
@@ -92,7 +52,7 @@ class Nodes:
 
 @dataclass(slots=True)
 class Lookups:
-    """What every expanded row hit, one entry a hit; see `SCHEMA`."""
+    """What every expanded row hit, one entry a hit; see `recap.schema`."""
 
     row: list[int] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
@@ -107,7 +67,7 @@ class Lookups:
 
 @dataclass(slots=True)
 class Entries:
-    """The predictions that a step's lookups hit, each once; see `SCHEMA`."""
+    """The predictions that a step's lookups hit, each once; see `recap.schema`."""
 
     ids: list[tuple[int, ...]] = field(default_factory=list)
     probs: list[tuple[float, ...]] = field(default_factory=list)
@@ -131,7 +91,7 @@ class Emitted:
 
 @dataclass(slots=True)
 class Step:
-    """One verification pass; see `SCHEMA`."""
+    """One verification pass; see `recap.schema`."""
 
     index: int
     position: int
@@ -158,11 +118,12 @@ class Step:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Step:
         """The inverse of `dataclasses.asdict`. Raises `TraceError` for other fields."""
-        values = _exactly(cls, data, "step")
-        values["nodes"] = _columns(Nodes, values["nodes"], "nodes", "weights", "key")
-        values["lookups"] = _columns(Lookups, values["lookups"], "lookups")
-        values["entries"] = _columns(Entries, values["entries"], "entries", "ids", "probs")
-        values["emitted"] = [Emitted(**_exactly(Emitted, e, "emitted")) for e in values["emitted"]]
+        _refuse_misfit(data, schema.STEP, "step")
+        values = dict(data)
+        values["nodes"] = _columns(Nodes, data["nodes"], "weights", "key")
+        values["lookups"] = _columns(Lookups, data["lookups"])
+        values["entries"] = _columns(Entries, data["entries"], "ids", "probs")
+        values["emitted"] = [Emitted(**emitted) for emitted in data["emitted"]]
         step = cls(**values)
         step.check()
         return step
@@ -173,9 +134,11 @@ class Step:
         for node, parent in enumerate(self.nodes.parent):
             if not -1 <= parent < node:
                 raise TraceError(f"Step {self.index}: node {node} comes before its parent.")
-        for values in self.rows.values():
-            if values and len(values) != count + 1:
-                raise TraceError(f"Step {self.index}: rows and nodes do not fit.")
+        if any(len(values) != count + 1 for values in self.rows.values()):
+            raise TraceError(f"Step {self.index}: rows and nodes do not fit.")
+        looked_up = [*self.lookups.row, *self.expanded, *(found["row"] for found in self.suffix)]
+        if any(not 0 <= row <= count for row in looked_up):
+            raise TraceError(f"Step {self.index}: a lookup names a row that is not there.")
         if any(not 0 <= entry < len(self.entries) for entry in self.lookups.entry):
             raise TraceError(f"Step {self.index}: a lookup names an entry that is not there.")
         if self.accepted_length != len(self.emitted):
@@ -184,7 +147,7 @@ class Step:
 
 @dataclass(slots=True)
 class Trace:
-    """One run; see the module's docstring. `finish` is one of `FINISHES`."""
+    """One run; see the module's docstring. `finish` is one of `schema.FINISHES`."""
 
     id: str
     created: str
@@ -219,7 +182,7 @@ class Trace:
     @property
     def emitted(self) -> list[Emitted]:
         """Every token of the answer with its source, the prefill's first."""
-        if not self.token_ids:
+        if self.prefill["first_token"] is None:
             return []
         first = Emitted(self.prefill["first_token"], "prefill", self.prefill["top2"])
         return [first, *(token for step in self.steps for token in step.emitted)]
@@ -255,22 +218,20 @@ class Trace:
     @classmethod
     def from_json(cls, data: Any) -> Trace:
         """The inverse of `to_json`. Raises `TraceError` for other versions and malformed data."""
-        if not isinstance(data, dict) or "version" not in data:
+        if not isinstance(data, dict) or type(data.get("version")) is not int:
             raise TraceError("This is not a trace: it has no version.")
         if data["version"] != TRACE_VERSION:
             raise TraceError(
-                f"This trace has version {data['version']!r}; this program reads version "
+                f"This trace has version {data['version']}; this program reads version "
                 f"{TRACE_VERSION}. Record it again, or use the program that wrote it."
             )
-        try:
-            values = _exactly(cls, data, "trace")
-            values["steps"] = [Step.from_json(step) for step in values["steps"]]
-            trace = cls(**values)
-            trace._check()
-        except TraceError:
-            raise
-        except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
-            raise TraceError(f"This trace is malformed: {error}") from None
+        rest = {name: value for name, value in data.items() if name != "steps"}
+        _refuse_misfit(rest, schema.TRACE, "trace")
+        if not isinstance(data.get("steps"), list):
+            raise TraceError("This trace is malformed: it has no steps.")
+        trace = cls(**{**rest, "steps": [Step.from_json(step) for step in data["steps"]]})
+        if trace.token_ids != [emitted.token for emitted in trace.emitted]:
+            raise TraceError("This trace is malformed: the steps' tokens are not the answer's.")
         return trace
 
     def save(self, path: str | Path) -> None:
@@ -301,45 +262,30 @@ class Trace:
             raise TraceError(f"This is not a trace: {error}") from None
         return cls.from_json(data)
 
-    def _check(self) -> None:
-        if self.finish is not None and self.finish not in FINISHES:
-            raise TraceError(f"finish is {self.finish!r}, not one of {', '.join(FINISHES)}.")
-        emitted = sum(step.accepted_length for step in self.steps)
-        if self.token_ids and len(self.token_ids) != 1 + emitted:
-            raise TraceError("The steps' tokens are not the answer's.")
-
 
 def finite(value: float, digits: int = 6) -> float:
     """A float for JSON: rounded, and large instead of infinite."""
     if math.isfinite(value):
         return round(value, digits)
-    return 0.0 if math.isnan(value) else math.copysign(1e30, value)
+    return 0.0 if math.isnan(value) else math.copysign(LARGEST, value)
 
 
-def _exactly(cls: type, data: Any, what: str) -> dict[str, Any]:
-    """`data` as keyword arguments of a dataclass: all of its fields and no others."""
-    if not isinstance(data, dict):
-        raise TraceError(f"This trace is malformed: a {what} is not an object.")
-    names = {spec.name for spec in fields(cls)}
-    if data.keys() != names:
-        odd = ", ".join(sorted(map(str, data.keys() ^ names)))
-        raise TraceError(f"This trace is malformed: {what} has missing or unknown fields ({odd}).")
-    return dict(data)
+def _refuse_misfit(data: Any, shape: Any, what: str) -> None:
+    wrong = schema.misfit(data, shape)
+    if wrong is not None:
+        raise TraceError(f"This trace is malformed: a {what} has no proper {wrong or 'fields'}.")
 
 
-def _columns(cls: type, data: Any, what: str, *tuples: str) -> Any:
+def _columns(cls: type, data: dict[str, list[Any]], *tuples: str) -> Any:
     """A dataclass of parallel lists, all of one length; the columns of `tuples` hold tuples."""
-    values = _exactly(cls, data, what)
-    lengths = set()
-    for name, column in values.items():
-        if not isinstance(column, list):
-            raise TraceError(f"This trace is malformed: {what}.{name} is not a list.")
-        lengths.add(len(column))
-        if name in tuples:
-            values[name] = [tuple(value) for value in column]
-    if len(lengths) > 1:
-        raise TraceError(f"This trace is malformed: the columns of {what} differ in length.")
-    return cls(**values)
+    if len({len(column) for column in data.values()}) > 1:
+        raise TraceError(f"This trace is malformed: columns of {cls.__name__} differ in length.")
+    return cls(
+        **{
+            name: [tuple(value) for value in column] if name in tuples else list(column)
+            for name, column in data.items()
+        }
+    )
 
 
 def _refuse_constant(name: str) -> float:

@@ -102,14 +102,6 @@ class CandidateTree:
         self.before.append(self.previous[parent])
         return len(self.token) - 1
 
-    def truncate(self, nodes: int) -> None:
-        """Keep the first `nodes` nodes. Prefixes of the pop order are trees themselves."""
-        for values in (
-            self.token, self.parent, self.depth, self.fused, self.path, self.previous, self.before,
-        ):  # fmt: skip
-            del values[nodes + 1 :]
-        self.lookups = {row: found for row, found in self.lookups.items() if row <= nodes}
-
     def ancestry(self) -> np.ndarray:
         """(rows, rows) bool: entry [i, j] says that row j is row i or one of its ancestors.
 
@@ -127,10 +119,6 @@ class CandidateTree:
         square = np.frombuffer(packed, np.uint8).reshape(rows, width)
         self._ancestry = np.unpackbits(square, axis=1, count=rows, bitorder="little").view(bool)
         return self._ancestry
-
-    def is_chain(self) -> bool:
-        """Whether every row's parent is the row before it."""
-        return all(parent == row - 1 for row, parent in enumerate(self.parent))
 
 
 #: Ranked continuations of a row: (token, fused score), best first.

@@ -31,3 +31,7 @@ class AutoregressiveDrafter:
     def memory_entries(self) -> dict[str, int]:
         """No memory."""
         return {}
+
+    def memory_bytes(self) -> dict[str, int]:
+        """No memory."""
+        return {}

@@ -78,3 +78,14 @@ class Drafter(Protocol):
     def memory_entries(self) -> dict[str, int]:
         """Number of entries by order, for display."""
         ...
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Bytes they take, roughly."""
+        ...
+
+
+def give_reason(tree: CandidateTree, budget: int, entries: dict[str, int]) -> CandidateTree:
+    """Say on an empty tree why it is: no budget, nothing learnt yet, or nothing found."""
+    if not tree.nodes:
+        tree.reason = "off" if not budget else "no-hit" if any(entries.values()) else "cold"
+    return tree

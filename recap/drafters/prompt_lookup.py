@@ -36,6 +36,8 @@ class PromptLookupDrafter:
         for row, token in enumerate(continuation):
             tree.lookups[row] = Lookup((), (), token, match + row, 1.0)
             tree.add(row, token, 1.0, tree.path[row] * settings.depth_factor)
+        if not tree.nodes:
+            tree.reason = "no-hit" if settings.budget else "off"
         return tree
 
     def observe(self, outcome: Outcome) -> Learned:
@@ -43,5 +45,9 @@ class PromptLookupDrafter:
         return Learned()
 
     def memory_entries(self) -> dict[str, int]:
+        """No memory."""
+        return {}
+
+    def memory_bytes(self) -> dict[str, int]:
         """No memory."""
         return {}

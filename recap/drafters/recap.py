@@ -3,14 +3,14 @@
 The method of arXiv 2611.05894. RECAP+ is this same class with three settings on, each of which can
 be switched alone (`recap.settings`): *blend* keeps a share of the old prediction when a key
 repeats; *carry* lets 2- and 3-token entries of earlier requests take part at a discount;
-*runner-up* offers the root's own second and third choices once more, one token later.
+*runner-up* offers the root's runners-up once more, one token later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recap.drafters.base import Learned, Outcome
+from recap.drafters.base import Learned, Outcome, give_reason
 from recap.fusion import Fusion, Ranked, mix
 from recap.memory import PersistentMemory, RequestMemory
 from recap.prediction import SEED_STEP, Prediction, predictions_from_rows
@@ -83,7 +83,7 @@ class RecapDrafter:
             width=settings.width,
             depth_factor=settings.depth_factor,
         )
-        return tree
+        return give_reason(tree, settings.budget, self.memory_entries())
 
     def observe(self, outcome: Outcome) -> Learned:
         """Write every row under its keys, rejected ones first, so that the accepted win."""
@@ -104,6 +104,10 @@ class RecapDrafter:
     def memory_entries(self) -> dict[str, int]:
         """See `Drafter.memory_entries`."""
         return self.memory.entries()
+
+    def memory_bytes(self) -> dict[str, int]:
+        """See `Drafter.memory_bytes`."""
+        return self.memory.nbytes()
 
 
 def _without(prediction: Prediction, token: int) -> Ranked:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
-from recap.drafters.base import Learned, Outcome
+from recap.drafters.base import Learned, Outcome, give_reason
 from recap.memory import PersistentMemory, RequestMemory
 from recap.prediction import SEED_STEP, predictions_from_rows
 from recap.settings import Settings
@@ -68,6 +69,8 @@ class TokenRecyclingDrafter:
     seed_rows = 0
 
     def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
+        # Whatever else is set: one order, overwritten by every row, is what the method has.
+        settings = replace(settings, orders=(1,), blend=0.0, carry=0.0)
         self.memory = RequestMemory(persistent, settings)
         self._template = template(settings.budget)
 
@@ -89,7 +92,7 @@ class TokenRecyclingDrafter:
                 prediction = found.hits[0].prediction
                 path = tree.path[row] * rank_trust(rank)
                 filled[place] = tree.add(row, prediction.ids[rank], prediction.probs[rank], path)
-        return tree
+        return give_reason(tree, len(self._template), self.memory_entries())
 
     def observe(self, outcome: Outcome) -> Learned:
         """Every row overwrites its token's predictions; among equals the last row wins."""
@@ -105,3 +108,7 @@ class TokenRecyclingDrafter:
     def memory_entries(self) -> dict[str, int]:
         """See `Drafter.memory_entries`."""
         return self.memory.entries()
+
+    def memory_bytes(self) -> dict[str, int]:
+        """See `Drafter.memory_bytes`."""
+        return self.memory.nbytes()

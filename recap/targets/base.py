@@ -35,6 +35,8 @@ from recap.tree import CandidateTree
 
 #: Prompt rows whose logits are computed at once: 32 rows of a 152k vocabulary are 20 MB.
 _SEED_CHUNK = 32
+#: Log-probability of what a processor has ruled out, instead of minus infinity.
+_NEVER = -1e9
 
 
 @dataclass
@@ -66,7 +68,8 @@ class Request:
 
     def twin(self) -> Request:
         """The same prompt, to be decoded on its own. Only before the prefill."""
-        assert self.cache is None, "a request can be doubled only before its prefill"
+        if self.cache is not None:
+            raise PromptError("A request can be doubled only before its prefill.")
         return Request(
             list(self.ids),
             self.placeholders,
@@ -123,7 +126,9 @@ class Target:
     takes_pictures = False
 
     def __init__(self, model: Any, tokenizer: Any = None, *, name: str = "") -> None:
-        self.model = model.eval()
+        if model.training:
+            raise ModelError("The model is in training mode; call model.eval() first.")
+        self.model = model
         self.tokenizer = tokenizer
         config = model.config
         text = config.get_text_config()
@@ -195,6 +200,8 @@ class Target:
             raise PromptError("The prompt must not be padded: attention_mask must be all ones.")
         if not ids.shape[1]:
             raise PromptError("The prompt is empty.")
+        if int(ids[0, -1]) in self.placeholders:
+            raise PromptError("The prompt must end with text, not with a picture.")
         rest = {
             name: value.to(self.device) if isinstance(value, torch.Tensor) else value
             for name, value in inputs.items()
@@ -232,16 +239,14 @@ class Target:
         cache.commit(range(request.prompt_length))
         request.cache, request.next_position = cache, next_position
         request.inputs = {}  # a picture's tensors are not needed any more
-        last = request.prompt_length - 1
-        places = [i for i, token in enumerate(request.text[:last]) if token != GAP]
-        places = [*places[len(places) - min(seed_rows, len(places)) :], last]
+        places = [i for i, token in enumerate(request.text) if token != GAP]
+        places = places[-max(1, seed_rows) :]
         return Prefill(places, self._read_prompt_rows(request, hidden[0], places, top_k))
 
     @torch.inference_mode()
     def verify(self, request: Request, tree: CandidateTree, *, top_k: int) -> Rows:
         """One pass over a tree. The cache then holds its rows, pending until `commit`."""
-        cache = request.cache
-        assert cache is not None, "prefill comes first"
+        cache = _cache_of(request)
         rows = len(tree)
         # A root that is a placeholder is a gap to the drafter, and itself to the model.
         ids = torch.tensor([[request.ids[-1], *tree.token[1:]]], device=self.device)
@@ -256,8 +261,7 @@ class Target:
     @torch.inference_mode()
     def commit(self, request: Request, path: Sequence[int]) -> None:
         """Keep the rows of the accepted path (root first) in the cache, drop the others."""
-        assert request.cache is not None
-        request.cache.commit(path)
+        _cache_of(request).commit(path)
 
     def synchronize(self) -> None:
         """Wait until the device has done what it was given, so that a clock reads true."""
@@ -267,7 +271,10 @@ class Target:
             torch.mps.synchronize()
 
     def warm_up(self, request: Request, rows: Sequence[int], *, top_k: int) -> float:
-        """Run a pass of each of these sizes behind the prompt and drop it. Returns seconds."""
+        """Run and drop a pass of each of these sizes, and a commit that moves rows.
+
+        Returns seconds.
+        """
         started = time.perf_counter()
         for count in rows:
             tree = CandidateTree(request.ids[-1])
@@ -275,6 +282,13 @@ class Target:
                 tree.add(0, tree.token[0], 0.0, 0.0)
             self.verify(request, tree, top_k=top_k)
             self.commit(request, [])
+            if count > 2:
+                self.verify(request, tree, top_k=top_k)
+                cache = _cache_of(request)
+                length = cache.length
+                self.commit(request, [0, 2])
+                cache.length = length
+                cache.rollback()
         self.synchronize()
         return time.perf_counter() - started
 
@@ -302,7 +316,10 @@ class Target:
     def _tree_mask(self, tree: CandidateTree, committed: int) -> torch.Tensor:
         """Additive mask (1, 1, rows, committed + rows): all of the prefix, then ancestors only."""
         rows = len(tree)
-        mask = torch.zeros((1, 1, rows, committed + rows), dtype=self.dtype, device=self.device)
+        length = committed + rows
+        # Rows of a multiple of 8 values: fused attention kernels pad other masks at every layer.
+        wide = torch.zeros((1, 1, rows, -(-length // 8) * 8), dtype=self.dtype, device=self.device)
+        mask = wide[..., :length]
         hidden = torch.from_numpy(~tree.ancestry()).to(self.device)
         mask[..., committed:].masked_fill_(hidden, torch.finfo(self.dtype).min)
         return mask
@@ -334,16 +351,14 @@ class Target:
         vocabulary, in float32.
         """
         top_k = min(top_k, self.vocabulary - len(self.placeholders))
-        scores = (
-            logits.float()
-        )  # generate() compares in float32 too, whatever the model computes in
+        # generate() compares in float32 too, whatever the model computes in.
+        scores = logits.float()
         choice = scores.argmax(-1, keepdim=True)
         log_z = scores.logsumexp(-1, keepdim=True)
         top2 = scores.topk(2, -1).values - log_z
         if len(self._placeholder_index):
-            if scores is logits:
-                scores = scores.clone()
-            # A model spread over several devices has its head on the last of them.
+            # In place: nothing else reads these logits. A model spread over several devices has
+            # its head on the last of them.
             scores.index_fill_(-1, self._placeholder_index.to(scores.device), -torch.inf)
         values, ids = scores.topk(top_k, -1)
         packed = torch.cat(
@@ -351,7 +366,7 @@ class Target:
                 choice.int(),
                 ids.int(),
                 (values - log_z).exp().view(torch.int32),
-                top2.view(torch.int32),
+                top2.clamp(min=_NEVER).view(torch.int32),
             ],
             -1,
         )
@@ -379,12 +394,18 @@ class Target:
                 f"{self.name} has layers of type {odd}. Only full attention is supported: a tree "
                 "pass behind a window has not been shown to be exact."
             )
-        if self.model.config._attn_implementation not in ("sdpa", "eager"):
-            raise ModelError(
-                f"{self.name} was loaded with attention "
-                f"{self.model.config._attn_implementation!r}; load it with "
-                "attn_implementation='sdpa', which takes a tree mask."
-            )
+        for config in (self.model.config, text):
+            if config._attn_implementation not in ("sdpa", "eager"):
+                raise ModelError(
+                    f"{self.name} was loaded with attention {config._attn_implementation!r}; load "
+                    "it with attn_implementation='sdpa', which takes a tree mask."
+                )
+
+
+def _cache_of(request: Request) -> TreeCache:
+    if request.cache is None:
+        raise PromptError("A request must be prefilled before it can be verified.")
+    return request.cache
 
 
 def _eos_ids(model: Any) -> frozenset[int]:

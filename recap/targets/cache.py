@@ -4,7 +4,7 @@
     model(input_ids, cache=cache, ...)     # appends its rows behind what is committed
     cache.commit([0, 3, 7])                # keeps three of the rows of that pass, in this order
 
-Buffers are allocated once for the expected length and grow by blocks when that was too small. A
+Buffers are allocated once for the expected length and grow by half when that was too small. A
 pass writes its keys and values at the end and reads a view; nothing is concatenated. A commit moves
 the accepted rows up only where they are not already in place.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
-#: Rows by which a buffer grows, and to which a reservation is rounded up.
+#: Rows to a multiple of which a buffer is allocated.
 BLOCK = 256
 
 
@@ -77,10 +77,12 @@ class _BlockLayer(DynamicLayer):
         self.values = self._value_buffer[:, :, :length]
 
     def _grow(self, keys: torch.Tensor, values: torch.Tensor, needed: int) -> None:
+        # Half as much again, so that a long answer is copied a few times, not at every block.
+        needed = max(needed, self.capacity + self.capacity // 2)
         capacity = -(-needed // BLOCK) * BLOCK
         for name, like in (("_key_buffer", keys), ("_value_buffer", values)):
             old = getattr(self, name)
-            new = like.new_zeros(*like.shape[:2], capacity, like.shape[3])
+            new = like.new_empty(*like.shape[:2], capacity, like.shape[3])
             if old is not None:
                 new[:, :, : self._length] = old[:, :, : self._length]
             setattr(self, name, new)

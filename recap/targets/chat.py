@@ -17,6 +17,9 @@ from recap.errors import PromptError
 MAX_CHARACTERS = 1_000_000
 # Stands for the prompt while a template is rendered; no template contains or alters it.
 _SLOT = "\ue000recap-prompt\ue001"
+# Stands before a part that does not open the text: no tokenizer merges a line break with what
+# follows in a spelling.
+_BREAK = "\n"
 
 
 def encode_chat(
@@ -29,25 +32,31 @@ def encode_chat(
     `PromptError`.
     """
     prompt = clean(prompt)
-    if not tokenizer.chat_template:
-        if with_image:
-            raise PromptError("This model's tokenizer has no chat template that takes a picture.")
-        return tokenizer(prompt)["input_ids"]
+    if tokenizer.chat_template:
+        opening: list[int] = []
+        before, slot, after = _render(tokenizer, _SLOT, with_image, in_parts).partition(_SLOT)
+        if not slot:
+            raise PromptError("The chat template drops what a person types.")
+    elif with_image:
+        raise PromptError("This model's tokenizer has no chat template that takes a picture.")
+    else:
+        opening, before, after = tokenizer("")["input_ids"], "", ""
     spelled = _spelled_tokens(tokenizer, prompt)
-    if not spelled:
-        return _encode(tokenizer, _render(tokenizer, prompt, with_image, in_parts))
-    before, slot, after = _render(tokenizer, _SLOT, with_image, in_parts).partition(_SLOT)
-    if not slot:
-        raise PromptError("The chat template drops what a person types.")
-    cuts = [0, *spelled, len(prompt)]
-    parts = [prompt[start:end] for start, end in itertools.pairwise(cuts)]
-    parts[0], parts[-1] = before + parts[0], parts[-1] + after
-    ids = [token for part in parts for token in _encode(tokenizer, part)]
-    special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
+    if spelled or not tokenizer.chat_template:
+        cuts = [0, *spelled, len(prompt)]
+        parts = [prompt[start:end] for start, end in itertools.pairwise(cuts)]
+        parts[0], parts[-1] = before + parts[0], parts[-1] + after
+        ids = _encode(tokenizer, parts[0])
+        for part in parts[1:]:
+            ids += _encode_behind(tokenizer, part)
+    else:  # as the template has it: it may trim what a person types
+        ids = _encode(tokenizer, _render(tokenizer, prompt, with_image, in_parts))
+    added = tokenizer.added_tokens_decoder.items()
+    live = {token for token, spelling in added if spelling.special or len(spelling.content) > 1}
     harmless = _encode(tokenizer, before + "x" + after)
-    if sum(token in special for token in ids) != sum(token in special for token in harmless):
+    if sum(token in live for token in ids) != sum(token in live for token in harmless):
         raise PromptError("The prompt spells a special token that cannot be made harmless.")
-    return ids
+    return opening + ids
 
 
 def clean(prompt: str) -> str:
@@ -85,6 +94,14 @@ def _render(tokenizer: Any, prompt: str, with_image: bool, in_parts: bool) -> st
 
 def _encode(tokenizer: Any, text: str) -> list[int]:
     return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def _encode_behind(tokenizer: Any, text: str) -> list[int]:
+    """Ids of a part behind another one; SentencePiece opens a text of its own with a space."""
+    opening, ids = _encode(tokenizer, _BREAK), _encode(tokenizer, _BREAK + text)
+    if ids[: len(opening)] != opening:
+        return _encode(tokenizer, text)
+    return ids[len(opening) :]
 
 
 def _spelled_tokens(tokenizer: Any, prompt: str) -> list[int]:

@@ -1,7 +1,6 @@
 """The families of the conformance suite: one line each, and what the suite needs to know of them.
 
-A new family is one adapter file in `recap/targets`, a small configuration in its `tiny.py` and one
-line in `FAMILIES`. What its adapter must then do is in `test_conformance.py`.
+What a new family needs, and what its adapter must do, is in `test_conformance.py`.
 """
 
 from __future__ import annotations
@@ -117,18 +116,15 @@ def save(folder: Path, family: str) -> Path:
     return folder
 
 
-def ordinary_inputs(family: Family, target: Target, prompt: str, image: Any) -> dict[str, Any]:
-    """What the family's ordinary processor makes of a prompt and a picture."""
+def ordinary_inputs(family: Family, target: Target, prompt: str, *images: Any) -> dict[str, Any]:
+    """What the family's ordinary processor makes of a prompt and its pictures."""
     tokenizer = tokenizer_of(family.name)
-    content: list[dict[str, str]] = [{"type": "text", "text": prompt}]
-    if image is not None:
-        content.insert(0, {"type": "image"})
+    content = [{"type": "image"}] * len(images) + [{"type": "text", "text": prompt}]
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
     )
     processor = family.processor(target.image_processor, tokenizer)  # type: ignore[attr-defined]
-    images = None if image is None else [image]
-    return dict(processor(text=[text], images=images, return_tensors="pt"))
+    return dict(processor(text=[text], images=list(images) or None, return_tensors="pt"))
 
 
 def uncached_logits(target: Target, inputs: dict[str, Any], ids: list[int]) -> torch.Tensor:

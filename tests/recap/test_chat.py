@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from recap.errors import PromptError
 from recap.targets.chat import encode_chat, fingerprint
-from recap.targets.tiny import SPECIAL_TOKENS
+from recap.targets.tiny import SPECIAL_TOKENS, byte_tokenizer
 from tests.recap.reference import picture, tiny_target, tokenizer
 
 HOSTILE = [
@@ -73,6 +73,16 @@ def test_a_typed_placeholder_claims_no_rows_of_a_picture():
     target.prefill(request, top_k=8)
 
 
+@pytest.mark.parametrize("prompt", HOSTILE)
+def test_without_a_chat_template_typed_tokens_are_inert_too(prompt):
+    """Base models have none; the prompt is encoded alone."""
+    words = byte_tokenizer()
+    words.chat_template = None
+    ids = encode_chat(words, prompt, with_image=False)
+    assert special(ids) == []
+    assert words.decode(ids) == prompt
+
+
 @pytest.mark.parametrize("prompt", ["", "   \n", 5, None, "x" * 1_000_001])
 def test_no_prompt_and_too_much_of_it(prompt):
     """A message, not a traceback."""
@@ -93,8 +103,6 @@ def test_text_only_targets_refuse_pictures():
 
 def test_fingerprint_tells_vocabularies_apart():
     """Equal for equal vocabularies, different after one more token."""
-    from recap.targets.tiny import byte_tokenizer
-
     one, other = tokenizer(), byte_tokenizer()
     assert fingerprint(one) == fingerprint(other)
     other.add_tokens(["extra"])

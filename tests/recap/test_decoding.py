@@ -1,4 +1,4 @@
-"""The loop: closing it anywhere, the reasons it gives, what it costs to record."""
+"""The loop: closing it anywhere, what it refuses, what it says about itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import gc
 
 import pytest
 import torch
+from transformers.generation.logits_process import SuppressTokensLogitsProcessor
 
 from recap.decoding import Run, new_memory
+from recap.detokenize import decode
 from recap.drafters import METHODS
-from recap.errors import SettingsError
+from recap.errors import MemoryMismatchError, SettingsError
+from recap.memory import PersistentMemory
+from recap.processors import RowProcessors
 from recap.session import Session
 from recap.targets.cache import TreeCache
+from recap.trace import Trace
 from tests.recap.reference import METHOD_NAMES, generate, picture, tiny_target
 
 
@@ -49,18 +54,79 @@ def test_a_run_can_be_closed_at_any_point(method, after):
         assert again.finish_all().token_ids == wanted
 
 
+@pytest.mark.parametrize("where", ["propose", "observe"])
+def test_ctrl_c_in_a_step_leaves_a_whole_trace(monkeypatch, where):
+    """The file that the command line saves then must load."""
+    target = tiny_target("llama", 2)
+    run = Run(target, request_of(target), "recap", max_new_tokens=40)
+    steps = run.steps()
+    next(steps)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run._drafter, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(steps)
+    assert run.trace.finish == "cancelled"
+    assert Trace.loads(run.trace.dumps()) == run.trace
+    assert run.trace.text == decode(target.tokenizer, run.trace.token_ids)
+
+
+def test_a_prefill_that_fails_ends_the_run(monkeypatch):
+    """With the reason in the trace."""
+    target = tiny_target("llama", 2)
+    run = Run(target, request_of(target), "recap", max_new_tokens=40)
+
+    def full(*arguments, **options):
+        raise MemoryError("full")
+
+    monkeypatch.setattr(target, "_hidden", full)
+    with pytest.raises(MemoryError):
+        run.prefill()
+    assert (run.trace.finish, run.trace.message) == ("error", "full")
+    assert Trace.loads(run.trace.dumps()) == run.trace
+
+
+def test_a_memory_of_another_model_is_refused():
+    """Its ids may not even exist here."""
+    target = tiny_target("llama", 2)
+    for memory in (PersistentMemory(9), PersistentMemory(target.vocabulary, "other words")):
+        with pytest.raises(MemoryMismatchError):
+            Run(target, request_of(target), memory=memory)
+
+
+def test_what_a_processor_rules_out_can_be_saved():
+    """Only one token is allowed: the second-best log-probability is minus infinity."""
+    target = tiny_target("llama", 2)
+    only = SuppressTokensLogitsProcessor([i for i in range(target.vocabulary) if i != 70])
+    run = Run(target, request_of(target), processors=RowProcessors([only]), max_new_tokens=9)
+    trace = run.finish_all()
+    assert trace.token_ids == [70] * 9
+    assert Trace.loads(trace.dumps()) == trace
+
+
+def test_the_traces_memory_is_what_the_run_could_look_up():
+    """Entries and bytes by the same names."""
+    target = tiny_target("llama", 2)
+    for method in ("recap", "recap-plus", "token-recycling"):
+        end = Run(target, request_of(target), method, max_new_tokens=30).finish_all().memory["end"]
+        assert end["entries"].keys() == end["bytes"].keys()
+        assert all((end["entries"][n] > 0) == (end["bytes"][n] > 0) for n in end["entries"])
+
+
 def test_a_closed_run_leaves_nothing_behind():
     """No cache survives the run and its request."""
     target = tiny_target("llama", 1)
     gc.collect()
-    before = sum(isinstance(o, TreeCache) for o in gc.get_objects())
+    before = sum(type(o) is TreeCache for o in gc.get_objects())
     run = Run(target, request_of(target), "recap", max_new_tokens=40)
     steps = run.steps()
     next(steps)
     steps.close()
     del run, steps
     gc.collect()
-    assert sum(isinstance(o, TreeCache) for o in gc.get_objects()) == before
+    assert sum(type(o) is TreeCache for o in gc.get_objects()) == before
 
 
 def test_inference_mode_is_off_between_steps():

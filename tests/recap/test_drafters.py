@@ -170,6 +170,38 @@ def test_token_recycling_has_80_nodes_in_6_depths():
         assert tree.token[row] == ids[siblings.index(row)]
 
 
+def test_token_recycling_ignores_settings_that_are_not_its_own():
+    """One order, overwritten: whatever else is set."""
+    memory = PersistentMemory(VOCABULARY)
+    drafter = start("token-recycling", memory, orders=(1, 2, 3), blend=0.5, carry=0.5)
+    seen(drafter, [3, 4], {5: 0.5, 6: 0.3})
+    seen(drafter, [3, 4], {7: 0.5, 6: 0.3})
+    tree = drafter.propose([3, 4], 10)
+    assert tree.token == [4, 7, 6]
+    assert {hit.order for hit in tree.lookups[0].hits} == {1}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("recap", {"budget": 0}, "off"),
+        ("token-recycling", {"budget": 0}, "off"),
+        ("prompt-lookup", {"budget": 0}, "off"),
+        ("autoregressive", {}, "off"),
+        ("recap", {}, "cold"),
+        ("token-recycling", {}, "cold"),
+        ("prompt-lookup", {}, "no-hit"),
+    ],
+)
+def test_an_empty_tree_says_why(name, changes, reason):
+    """One fixed word each."""
+    drafter = start(name, **changes)
+    assert drafter.propose([1, 2, 3], 10).reason == reason
+    if reason == "cold":
+        seen(drafter, [7], {5: 0.5, 6: 0.3})
+        assert drafter.propose([1, 2, 3], 10).reason == "no-hit"
+
+
 def test_token_recycling_leaves_out_what_it_has_not_seen():
     """A token never seen has no children; the rest of the shape stays."""
     drafter = start("token-recycling")
@@ -209,7 +241,7 @@ def test_prompt_lookup_copies_a_chain():
     drafter = start("prompt-lookup", max_depth=3)
     tree = drafter.propose([1, 2, 3, 4, 5, 1, 2], 10)
     assert tree.token == [2, 3, 4, 5]
-    assert tree.is_chain()
+    assert tree.parent == [-1, 0, 1, 2]
     assert provenance(tree, 2).source == "suffix"
     assert drafter.propose([1, 2, 3, 4, 5, 1, 2, 9], 10).nodes == 0
 

@@ -62,16 +62,17 @@ def test_identical_cold_and_warm(family, seed):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(25, 33))
 def test_identical_in_float64(family, seed):
-    """In float64 no near-tie can hide behind rounding: equality is exact."""
+    """In float64 no near-tie can hide behind rounding: equality is exact, cold and warm."""
     target = target_of(family, seed, dtype=torch.float64)
     wanted = generate(target, request_of(target, family, seed), LENGTH)
     for method in METHOD_NAMES:
-        trace = Run(
-            target, request_of(target, family, seed), method, max_new_tokens=LENGTH
-        ).finish_all()
-        assert trace.token_ids == wanted, method
+        memory = new_memory(target)
+        for _ in range(2):
+            request = request_of(target, family, seed)
+            run = Run(target, request, method, memory=memory, max_new_tokens=LENGTH)
+            assert run.finish_all().token_ids == wanted, method
 
 
 def test_looping_output_gives_long_acceptances():
@@ -225,7 +226,10 @@ def test_near_tie_guard_changes_no_token(method):
     expect_identical(trace, wanted)
     assert len(trace.token_ids) == 1 + sum(step.accepted_length for step in trace.steps)
     if method == "recap":
-        assert any(len(step.nodes) == 0 and step.index for step in trace.steps)
+        assert any(step.budget["reason"] == "off" for step in trace.steps)
+        for step in trace.steps[:-1]:  # whatever was kept of a tree pass had a clear margin
+            if len(step.nodes):
+                assert all(e.top2[0] - e.top2[1] >= 0.5 for e in step.emitted)
 
 
 @pytest.mark.parametrize(

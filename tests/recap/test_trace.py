@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from recap.decoding import Run, new_memory
 from recap.errors import TraceError
 from recap.inspection import render_trace
-from recap.trace import EMITTED_SOURCES, REASONS, SCHEMA, SOURCES, STATES, Step, Trace
+from recap.schema import EMITTED_SOURCES, REASONS, SCHEMA, SOURCES, STATES, STEP
+from recap.trace import Step, Trace
 from tests.recap.reference import METHOD_NAMES, picture, tiny_target
 
 
@@ -48,6 +49,7 @@ def test_the_numbers_agree(traces, method):
     assert len(trace.token_ids) == 1 + sum(step.accepted_length for step in trace.steps)
     assert [e.token for e in trace.emitted] == trace.token_ids
     assert trace.mat == (len(trace.token_ids) - 1) / trace.passes
+    assert {str(token) for token in trace.prefill["rows"]["ids"]} <= set(trace.vocabulary)
     position = 1
     for index, step in enumerate(trace.steps):
         nodes = step.nodes
@@ -80,7 +82,8 @@ def test_the_numbers_agree(traces, method):
         assert all(total == pytest.approx(1.0, abs=1e-6) for total in by_row.values())
         assert set(by_row) <= set(step.expanded)
         shown = {step.root, *nodes.token, *step.rows["choice"]}
-        shown.update(*step.rows["ids"], *step.entries.ids)
+        shown.update(*step.rows["ids"], *step.entries.ids, *step.nodes.key)
+        shown.update(step.runner_up["ids"] if step.runner_up else [])
         assert all(str(token) in trace.vocabulary for token in shown)
 
 
@@ -88,7 +91,8 @@ def test_every_field_is_documented(traces):
     """The schema in words covers Step and its nodes."""
     step = traces["recap"].to_json()["steps"][0]
     named = {f"step.{name}" for name in step} | {f"step.nodes.{name}" for name in step["nodes"]}
-    assert named <= set(SCHEMA)
+    assert named == set(SCHEMA)
+    assert step.keys() == STEP.keys()
 
 
 def test_inspection_needs_no_model(traces):
@@ -135,6 +139,55 @@ def test_damaged_traces_are_refused_or_load(traces, data):
     except TraceError:
         return
     assert json.loads(trace.dumps()) == json.loads(text)
+    assert render_trace(trace)
+    assert trace.seconds["total"] >= 0 or trace.seconds["total"] < 0  # it can be added up
+    assert [emitted.token for emitted in trace.emitted] == trace.token_ids
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": True},
+        {"version": 1.0},
+        {"token_ids": []},
+        {"finish": "done"},
+        {"prefill": []},
+        {"vocabulary": {"3": 3}},
+        {"steps": None},
+        {"text": None},
+        {"prompt_tokens": 10**30},
+    ],
+)
+def test_a_trace_with_a_wrong_field_is_refused(traces, change):
+    """Each of these would break a reader further on."""
+    with pytest.raises(TraceError):
+        Trace.from_json({**traces["recap"].to_json(), **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"budget": {}},
+        {"seconds": {}},
+        {"memory": {"1": "many"}},
+        {"runner_up": 3},
+        {"expanded": [999]},
+        {"accepted_length": 77},
+        {"suffix": [{"row": 0}]},
+    ],
+)
+def test_a_step_with_a_wrong_field_is_refused(traces, change):
+    """The message says which."""
+    step = traces["recap"].to_json()["steps"][1]
+    with pytest.raises(TraceError):
+        Step.from_json({**step, **change})
+
+
+def test_infinity_is_refused(traces):
+    """JSON has none, but 1e999 reads as one."""
+    text = traces["recap"].dumps().replace('"seconds":', '"seconds":1e999,"x":', 1)
+    with pytest.raises(TraceError):
+        Trace.loads(text)
 
 
 def test_a_node_before_its_parent_is_refused(traces):

@@ -109,7 +109,6 @@ def test_a_row_sees_its_ancestors_and_itself(tree):
         seen = ancestors(tree, row)
         assert set(ancestry[row].nonzero()[0].tolist()) == seen
         assert tree.depth[row] == len(seen) - 1
-    assert tree.is_chain() == all(tree.parent[r] == r - 1 for r in range(len(tree)))
 
 
 @settings(deadline=None)
@@ -142,13 +141,3 @@ def test_acceptance_is_a_walk_from_the_root(tree, data):
             break
         path.append(children[0])
     assert accept(tree, choices) == path
-
-
-@settings(deadline=None)
-@given(trees(), st.integers(0, 70))
-def test_a_prefix_of_the_pop_order_is_a_tree(tree, nodes):
-    """Cutting the tail leaves every node's parent in place."""
-    before = list(zip(tree.token, tree.parent, strict=True))
-    tree.truncate(nodes)
-    assert list(zip(tree.token, tree.parent, strict=True)) == before[: nodes + 1]
-    assert len(tree.ancestry()) == len(tree)

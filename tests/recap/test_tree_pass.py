@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from recap.decoding import Run
-from recap.errors import ContextError, ModelError
+from recap.errors import ContextError, ModelError, PromptError
 from recap.targets import make_target
 from recap.targets.cache import BLOCK, TreeCache
 from recap.targets.tiny import tiny_model
@@ -66,7 +66,7 @@ def test_tree_logits_equal_step_by_step_logits(family, deep, monkeypatch):
     to_host = target._to_host
 
     def watching(logits, top_k):
-        seen.append(logits)
+        seen.append(logits.clone())
         return to_host(logits, top_k)
 
     monkeypatch.setattr(target, "_to_host", watching)
@@ -145,19 +145,20 @@ def test_cache_is_not_copied_and_compacts_only_when_it_must():
     assert layer._key_buffer is buffer
 
 
-def test_cache_grows_by_blocks():
-    """More rows than reserved: one larger buffer, the same contents."""
+def test_cache_grows_seldom_and_keeps_what_it_has():
+    """More rows than reserved: a larger buffer a few times, the same contents."""
     cache = TreeCache(layers=1, reserve=1)
     total = 0
-    capacities = set()
-    for count in (3, BLOCK, 2, 2 * BLOCK):
+    capacities = []
+    for count in (3, BLOCK, 2, 2 * BLOCK, *[40] * 60):
         rows = torch.arange(float(total), total + count).reshape(1, 1, count, 1)
         cache.update(rows, rows, 0)
         cache.commit(range(count))
         total += count
-        capacities.add(cache.layers[0].capacity)
+        capacities.append(cache.layers[0].capacity)
         assert cache.layers[0].keys.flatten().tolist() == list(range(total))
     assert all(capacity % BLOCK == 0 for capacity in capacities)
+    assert len(set(capacities)) <= 6
 
 
 def test_a_failed_pass_leaves_no_rows_behind(monkeypatch):
@@ -210,6 +211,39 @@ def test_one_copy_to_the_host_a_step(monkeypatch):
     copies.clear()
     passes = len(list(run.steps()))
     assert len(copies) == passes
+
+
+def test_a_request_is_decoded_once():
+    """Its cache is used up: a second run says so instead of decoding nonsense."""
+    target = tiny_target("llama", 1)
+    request = target.prepare("go")
+    Run(target, request, max_new_tokens=5).finish_all()
+    with pytest.raises(PromptError, match="prepare it again"):
+        Run(target, request)
+    with pytest.raises(PromptError, match="before its prefill"):
+        request.twin()
+
+
+def test_a_prompt_that_ends_with_a_picture_is_refused():
+    """Where text would go on is not defined then."""
+    target = tiny_target("qwen2_5_vl", 1)
+    request = request_of(target, 1)
+    last = max(i for i, token in enumerate(request.ids) if token in target.placeholders)
+    inputs = {"input_ids": torch.tensor([request.ids[: last + 1]]), **request.inputs}
+    with pytest.raises(PromptError, match="end with text"):
+        target.from_inputs(inputs)
+
+
+def test_ready_made_inputs_need_no_tokenizer():
+    """A target can start from tensors; there is no text then, only ids."""
+    with_words = tiny_target("qwen2_5_vl", 1)
+    request = request_of(with_words, 1)
+    wanted = Run(with_words, request_of(with_words, 1), max_new_tokens=20).finish_all()
+    bare = make_target(with_words.model)
+    inputs = {"input_ids": torch.tensor([request.ids]), **request.inputs}
+    trace = Run(bare, bare.from_inputs(inputs), max_new_tokens=20).finish_all()
+    assert trace.token_ids == wanted.token_ids
+    assert trace.text == ""
 
 
 def test_sliding_window_layers_are_refused():
