@@ -29,6 +29,7 @@ from recap.drafters.base import Rows
 from recap.errors import ContextError, ModelError, PromptError
 from recap.prediction import GAP
 from recap.processors import RowProcessors
+from recap.targets.attention import TREE_ATTENTION
 from recap.targets.cache import TreeCache
 from recap.targets.chat import encode_chat, fingerprint
 from recap.tree import CandidateTree
@@ -395,7 +396,7 @@ class Target:
                 "pass behind a window has not been shown to be exact."
             )
         for config in (self.model.config, text):
-            if config._attn_implementation not in ("sdpa", "eager"):
+            if config._attn_implementation not in (TREE_ATTENTION, "sdpa", "eager"):
                 raise ModelError(
                     f"{self.name} was loaded with attention {config._attn_implementation!r}; load "
                     "it with attn_implementation='sdpa', which takes a tree mask."

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import DryRunError
+from huggingface_hub.errors import DryRunError, HfHubHTTPError, LocalEntryNotFoundError
 from tqdm.auto import tqdm
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import logging
 
 from recap.errors import ModelError, RecapError
+from recap.targets.attention import TREE_ATTENTION
 from recap.targets.failures import UNREACHABLE, explain, is_out_of_memory
 from recap.targets.known import Source, locate
 from recap.targets.placement import place, quantization, too_large, weight_bytes
@@ -64,11 +65,10 @@ def load_from_pretrained(
         source = _fetch(name, None, _reached, source)
     config, adapter = _configuration(name, source, adapters)
     saved_with = getattr(config, "transformers_version", None)
-    if bounds and not adapter.takes_pictures:
-        raise ModelError(f"{name} reads text only: {' and '.join(bounds)} mean nothing to it.")
+    refuse_bounds(name, adapter, bounds)
     fewer_bits = quantization(quantize, dtype)
     needed = _fetch(name, saved_with, weight_bytes, adapter.auto_model, config, dtype, quantize)
-    placed = place(name, needed, device, dtype)
+    placed = place(name, needed, device, dtype, quantize)
     if fewer_bits and not placed:
         placed = {"device_map": {"": device}}  # quantised weights cannot be moved afterwards
     where = source.where
@@ -86,7 +86,7 @@ def load_from_pretrained(
                 where,
                 config=config,
                 dtype=dtype,
-                attn_implementation="sdpa",
+                attn_implementation=TREE_ATTENTION,
                 output_loading_info=True,
                 **source.options,
                 **fewer_bits,
@@ -99,7 +99,7 @@ def load_from_pretrained(
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        raise ModelError(too_large(name, device, dtype, needed, None)) from None
+        raise ModelError(too_large(name, device, dtype, needed, None, quantize)) from None
     if report["missing_keys"]:
         some = sorted(report["missing_keys"])
         raise ModelError(
@@ -108,6 +108,13 @@ def load_from_pretrained(
         )
     tell("Ready", 1.0)
     return adapter(model, **parts, name=name, **bounds)
+
+
+def refuse_bounds(name: str, adapter: type[Target], bounds: Mapping[str, int | None]) -> None:
+    """Raise `ModelError` where a picture is bounded for a model that takes none."""
+    given = [bound for bound, value in bounds.items() if value is not None]
+    if given and not adapter.takes_pictures:
+        raise ModelError(f"{name} reads text only: leave out {' and '.join(given)}.")
 
 
 def _configuration(
@@ -128,14 +135,16 @@ def _configuration(
 
 
 def _reached(source: Source) -> Source:
-    """The repository, or its copy in the cache where Hugging Face does not answer.
+    """The repository, or its copy in the cache where Hugging Face does not answer or refuses.
 
     Asked once and before anything else: the client's own downloads try again for half a minute.
     """
     try:
         HfApi().model_info(source.where, timeout=_PATIENCE)
-    except UNREACHABLE:
-        return Source(snapshot_download(source.where, **_WHICH, local_files_only=True))
+    except (*UNREACHABLE, HfHubHTTPError):
+        with suppress(LocalEntryNotFoundError):
+            return Source(snapshot_download(source.where, **_WHICH, local_files_only=True))
+        raise  # what Hugging Face said, not that there is no copy
     return source
 
 

@@ -6,10 +6,12 @@ import random
 
 import pytest
 import torch
+from transformers.integrations import sdpa_attention
 
 from recap.decoding import Run
 from recap.errors import ContextError, ModelError, PromptError
 from recap.targets import make_target
+from recap.targets.attention import TREE_ATTENTION
 from recap.targets.cache import BLOCK, TreeCache
 from recap.targets.tiny import tiny_model
 from recap.trace import Trace
@@ -90,6 +92,28 @@ def test_tree_logits_equal_step_by_step_logits(family, deep, monkeypatch):
             added = [*path_of(tree, kept[-1]), rng.randrange(250)]
             request.append(added)
             emitted += added
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_grouped_heads_read_the_cache_without_a_copy(family, monkeypatch):
+    """Masked passes of a loaded model: the same to the bit as SDPA, nothing repeated."""
+    target = tiny_target(family, 3)
+    repeats = []
+    repeat = sdpa_attention.repeat_kv
+
+    def counting(states, times):
+        repeats.append(times)
+        return repeat(states, times)
+
+    monkeypatch.setattr(sdpa_attention, "repeat_kv", counting)
+    said = {}
+    for attention in ("sdpa", TREE_ATTENTION):
+        target.model.set_attn_implementation(attention)
+        repeats.clear()
+        trace = Run(target, request_of(target, 1), "recap", max_new_tokens=40).finish_all()
+        said[attention] = [step.rows for step in trace.steps]
+        assert (max(repeats, default=1) > 1) == (attention == "sdpa")
+    assert said["sdpa"] == said[TREE_ATTENTION]
 
 
 def test_positions_are_the_requests_own():
