@@ -24,7 +24,7 @@ def _load_first() -> None:
     ticket = turnstile.join()
     try:
         if turnstile.wait(ticket, lambda: False):
-            shelf.get(os.environ.get("RECAP_MODEL") or default_model())
+            shelf.get(default_model())
     finally:
         turnstile.leave(ticket)
 

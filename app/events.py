@@ -21,7 +21,11 @@ from recap.drafters import METHODS, get_method
 from recap.errors import PromptError, RecapError, SettingsError
 from recap.trace import Trace
 
-_NOTHING = {"text": ""}
+_NOTHING: dict[str, Any] = {"text": ""}
+_TEACHING = (
+    "The bundled model is for teaching: it knows drawn shapes, bar charts and cards like the "
+    "examples. For photographs choose a larger model under Settings."
+)
 
 
 class Events:
@@ -60,7 +64,9 @@ class Events:
             show=state.take_pending_step(),
         ):
             yield value, _NOTHING, run, stop, gr.skip()
-        yield value, _NOTHING, run, gr.Button(interactive=False), _size(state)
+        # A run that a newer one has ended leaves the buttons to that one.
+        stop = gr.Button(interactive=False) if value["serial"] == state.serial else gr.skip()
+        yield value, _NOTHING, run, stop, _size(state)
 
     def race(
         self,
@@ -127,11 +133,15 @@ class Events:
             return gr.skip(), gr.skip()
         try:
             trace = Trace.load(path)
+            value = of_trace(trace, state.next_serial(), show=0)
         except RecapError as error:
             return gr.skip(), {"text": str(error)}
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError):
+            # The shape is a trace's, but somewhere in it stands something else.
+            return gr.skip(), {"text": "This trace is malformed: it holds values of other kinds."}
         state.stop()
         state.trace = trace
-        return of_trace(trace, state.next_serial(), show=0), _NOTHING
+        return value, _NOTHING
 
     def link(
         self,
@@ -169,12 +179,14 @@ class Events:
             {"text": text, "info": True}, *self._form.show(link.settings),
         ]  # fmt: skip
 
-    def look(self, picture: str | None) -> dict[str, str]:
-        """Say at once where a picture cannot be used."""
+    def look(self, picture: str | None, model: str) -> dict[str, Any]:
+        """Say at once where a picture cannot be used, or is nothing for the bundled model."""
         try:
             read_picture(picture)
         except RecapError as error:
             return {"text": str(error)}
+        if picture and model == "demo" and links.example_of(picture) is None:
+            return {"text": _TEACHING, "info": True}
         return _NOTHING
 
     def clear(self, state: SessionState) -> dict[str, Any]:

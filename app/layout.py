@@ -55,7 +55,7 @@ class Ask:
 def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
     """The whole page around one shared model."""
     with gr.Blocks(title=_TITLE, fill_width=True, analytics_enabled=False) as page:
-        state = gr.State(SessionState(), time_to_live=3600, delete_callback=SessionState.stop)
+        state = gr.State(SessionState(), delete_callback=SessionState.stop)
         components.header()
         with gr.Row(elem_id="recap-columns", equal_height=False):
             with gr.Column(elem_id="recap-ask", scale=0, min_width=300):
@@ -300,7 +300,7 @@ def _wire(ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
         trigger(events.run, [state, *ask.inputs], outputs, trigger_mode="multiple", **options)
     quiet = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     ask.stop.click(events.stop, state, None, **quiet)
-    ask.picture.change(events.look, ask.picture, ask.look, **quiet)
+    ask.picture.change(events.look, [ask.picture, ask.model], ask.look, **quiet)
     ask.clear.click(events.clear, state, ask.memory, **quiet)
     ask.reset.click(ask.form.defaults, ask.method, ask.form.components, **quiet)
     ask.method.change(

@@ -29,15 +29,17 @@ _HUB_MODELS = (
 
 
 def default_model() -> str:
-    """The bundled model, or the tiny random one where the repository lies without it."""
+    """`RECAP_MODEL`, else the bundled model, else (where that is missing) the tiny random one."""
+    if chosen := os.environ.get("RECAP_MODEL"):
+        return chosen
     return "demo" if (ROOT / "assets" / "demo-vlm" / "config.json").is_file() else TINY_RANDOM
 
 
 def model_choices() -> list[tuple[str, str]]:
     """(label, name) of the models that the page offers."""
-    choices = [("Bundled demo model", "demo")] if default_model() == "demo" else []
-    choices += [(name, name) for name in _HUB_MODELS]
-    return [*choices, ("Tiny random model (says nonsense)", TINY_RANDOM)]
+    titles = {"demo": "Bundled demo model", TINY_RANDOM: "Tiny random model (says nonsense)"}
+    names = dict.fromkeys([default_model(), "demo", *_HUB_MODELS, TINY_RANDOM])
+    return [(titles.get(name, name), name) for name in names]
 
 
 def other_models_allowed() -> bool:

@@ -16,8 +16,11 @@ once, and never needed to draw. `encode_step` and `DetailEncoder.encode` say how
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from recap.drafters import METHODS
 from recap.trace import Step, Trace
@@ -157,7 +160,9 @@ def of_trace(
 ) -> dict[str, Any]:
     """The value of a trace that is complete."""
     payload = RunPayload(serial, caption=caption, show=show)
-    payload.open(trace)
+    # A trace does not say which request of its session it was; its own entries are the latest.
+    writers = [max(step.entries.request, default=0) for step in trace.steps]
+    payload.open(trace, max(writers, default=0) or None)
     payload.begin(trace)
     payload.add(trace, trace.steps)
     for step in trace.steps:
@@ -249,8 +254,8 @@ class DetailEncoder:
         entries: list[Any] = []
         found = step.entries
         numbers = []
-        for number in range(len(found)):
-            prediction = self._prediction(found.ids[number], found.probs[number], predictions)
+        for number, probs in enumerate(_ten_thousandths(found.probs)):
+            prediction = self._prediction(found.ids[number], probs, predictions)
             key = (prediction, found.request[number], found.step[number])
             if key not in self._entries:
                 self._entries[key] = len(self._entries)
@@ -259,19 +264,18 @@ class DetailEncoder:
             numbers.append(self._entries[key])
         rows = [
             self._prediction(ids, probs, predictions)
-            for ids, probs in zip(step.rows["ids"], step.rows["probs"], strict=True)
+            for ids, probs in zip(
+                step.rows["ids"], _ten_thousandths(step.rows["probs"]), strict=True
+            )
         ]
         hits: dict[int, list[Any]] = {row: [] for row in step.expanded}
         looked = step.lookups
-        for n, row in enumerate(looked.row):
+        for row, order, carried, entry, specificity, weight in zip(
+            looked.row, looked.order, looked.carried, looked.entry, looked.specificity,
+            looked.weight, strict=True,
+        ):  # fmt: skip
             hits.setdefault(row, []).append(
-                [
-                    looked.order[n],
-                    int(looked.carried[n]),
-                    numbers[looked.entry[n]],
-                    looked.specificity[n],
-                    round(1e4 * looked.weight[n]),
-                ]
+                [order, int(carried), numbers[entry], specificity, round(1e4 * weight)]
             )
         suffix = {s["row"]: [s["token"], s["match"], s["share"]] for s in step.suffix}
         runner = step.runner_up
@@ -287,13 +291,13 @@ class DetailEncoder:
             "t": [[round(p, 4) for p in pair] for pair in step.rows["top2"]],
         }  # fmt: skip
 
-    def _prediction(self, ids: list[int], probs: list[float], new: list[Any]) -> int:
-        rounded = tuple(round(1e4 * p) for p in probs)
-        key = (tuple(ids), rounded)
-        if key not in self._predictions:
-            self._predictions[key] = len(self._predictions)
-            new.append([ids, rounded])
-        return self._predictions[key]
+    def _prediction(self, ids: Sequence[int], probs: list[int], new: list[Any]) -> int:
+        key = (tuple(ids), tuple(probs))
+        number = self._predictions.get(key)
+        if number is None:
+            number = self._predictions[key] = len(self._predictions)
+            new.append([ids, probs])
+        return number
 
 
 def _spelling(trace: Trace, token: int) -> list[Any]:
@@ -312,43 +316,78 @@ def _context(step: Step) -> list[int]:
     return [token for token in longest[:-1] if token >= 0]
 
 
+#: Suppliers of nodes that have one kind of source; `{}` stands for the primary order.
+_BY_SOURCE = {
+    "memory": "{}", "template": "{}", "carried": "carried-{}", "suffix": "suffix",
+    "runner-up": "runner-up",
+}  # fmt: skip
+
+
 def _suppliers(step: Step) -> list[str]:
     """What gave each node the largest part of its score, as one character."""
-    nodes, looked, entries = step.nodes, step.lookups, step.entries
-    hits: dict[int, list[tuple[str, float, int]]] = {}
+    nodes = step.nodes
+    result = []
+    hits: dict[int, list[tuple[str, float, int]]] | None = None
+    for node, source in enumerate(nodes.source):
+        known = _BY_SOURCE.get(source)
+        if known is not None:
+            name = known.format(nodes.primary[node] or "")
+        else:
+            hits = hits or _hits_by_row(step)
+            name = _largest(step, nodes.token[node], nodes.parent[node] + 1, hits)
+        result.append(_SUPPLIERS.get(name, "-"))
+    return result
+
+
+def _hits_by_row(step: Step) -> dict[int, list[tuple[str, float, int]]]:
+    """(name, weight, entry) of every hit, by expanded row."""
+    hits: dict[int, list[tuple[str, float, int]]] = {-1: []}
+    looked = step.lookups
     for row, order, carried, entry, weight in zip(
         looked.row, looked.order, looked.carried, looked.entry, looked.weight, strict=True
     ):
         name = f"carried-{order}" if carried else str(order)
         hits.setdefault(row, []).append((name, weight, entry))
-    suffix = {s["row"]: (s["token"], s["share"]) for s in step.suffix}
-    result = []
-    for token, parent in zip(nodes.token, nodes.parent, strict=True):
-        row = parent + 1
-        followed, share = suffix.get(row, (-1, 0.0))
-        runner = step.runner_up if row == 0 else None
-        rest = (1.0 - share) * (1.0 - runner["share"] if runner else 1.0)
-        best, supplier = 0.0, ""
-        for name, weight, entry in hits.get(row, ()):
-            ids = entries.ids[entry]
-            if token in ids:
-                part = rest * weight * entries.probs[entry][ids.index(token)]
-                if part > best or not supplier:
-                    best, supplier = part, name
-        if token == followed and share > best:
-            best, supplier = share, "suffix"
-        if runner and token in runner["ids"]:
-            part = (1.0 - share) * runner["share"] * runner["probs"][runner["ids"].index(token)]
-            if part > best:
-                supplier = "runner-up"
-        result.append(_SUPPLIERS.get(supplier, "-"))
-    return result
+    return hits
+
+
+def _largest(
+    step: Step, token: int, row: int, hits: dict[int, list[tuple[str, float, int]]]
+) -> str:
+    """The supplier of a token with several kinds of source, as `recap.provenance` decides it."""
+    entries = step.entries
+    followed, share = next(
+        ((s["token"], s["share"]) for s in step.suffix if s["row"] == row), (-1, 0.0)
+    )
+    runner = step.runner_up if row == 0 else None
+    rest = (1.0 - share) * (1.0 - runner["share"] if runner else 1.0)
+    best, supplier = 0.0, ""
+    for name, weight, entry in hits.get(row, ()):
+        ids = entries.ids[entry]
+        if token in ids:
+            part = rest * weight * entries.probs[entry][ids.index(token)]
+            if part > best or not supplier:
+                best, supplier = part, name
+    if token == followed and share > best:
+        best, supplier = share, "suffix"
+    if runner and token in runner["ids"]:
+        part = (1.0 - share) * runner["share"] * runner["probs"][runner["ids"].index(token)]
+        if part > best:
+            supplier = "runner-up"
+    return supplier
 
 
 def _hits(step: Step) -> dict[str, list[int]]:
     """[hits, lookups] by order; what an earlier request left counts for its order."""
-    found: dict[int, set[int]] = {}
-    for row, order in zip(step.lookups.row, step.lookups.order, strict=True):
-        found.setdefault(order, set()).add(row)
     asked = len(step.expanded)
-    return {str(order): [len(rows), asked] for order, rows in sorted(found.items())}
+    found = set(zip(step.lookups.order, step.lookups.row, strict=True))
+    counts = Counter(order for order, _ in found)
+    return {str(order): [counts[order], asked] for order in sorted(counts)}
+
+
+def _ten_thousandths(rows: Any) -> list[Any]:
+    """Probabilities as whole numbers, all rows at once where they are of one length."""
+    try:
+        return np.rint(np.asarray(rows, np.float64) * 1e4).astype(np.int64).tolist()
+    except ValueError:
+        return [[round(1e4 * p) for p in row] for row in rows]

@@ -6,7 +6,6 @@ The value grows like a run's: {"serial", "status", "note", "lanes": [...], "end"
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -205,7 +204,7 @@ def stream_race(
             if over and not events:
                 break
             yield race
-            time.sleep(1 / UPDATES_PER_SECOND)
+            worker.join(1 / UPDATES_PER_SECOND)
         race.close(explain(worker.error) if worker.error else "Stopped before it began.")
         yield race
     finally:

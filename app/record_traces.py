@@ -1,14 +1,17 @@
-"""Record the bundled traces: `python -m app.record_traces`.
+"""Record the bundled trace of the first view: `python -m app.record_traces`.
 
-The first view's trace is a real run, made like this: RECAP describes several pictures one after the
-other on one memory, and of the last runs the step is taken in which the drafts went furthest before
-an earlier picture's memory was wrong.
+A real run: RECAP gets the same task for one example picture after the other, on one memory; this is
+done from every picture on. Of the later runs that step is shown in which most guesses were right
+before the memory, taught by an earlier picture, was confidently wrong about this one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import dataclass
+
+import torch
 
 from app import assets
 from app.models import default_model
@@ -17,71 +20,119 @@ from recap.targets import load_target
 from recap.targets.images import load_image
 from recap.trace import Step, Trace
 
+_PROMPTS = ("Describe the picture in detail.", "Where is everything?")
+#: Pictures that one memory sees.
+_PICTURES = 3
+_KIND = "scene"
+#: So much of a step fits on a screen without scrolling.
+_MATCHED = range(3, 8)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """The best guess that the bonus token proved wrong; `request` wrote the entry behind it."""
+
+    token: int
+    fused: float
+    request: int
+
+
+@dataclass(frozen=True)
+class Story:
+    """A step worth pausing at."""
+
+    example: int
+    trace: Trace
+    step: Step
+    wrong: Wrong
+
+    @property
+    def worth(self) -> float:
+        """Much matched, then a confident error that an earlier picture caused."""
+        words = (self.step.emitted[-1].token, self.wrong.token)
+        spelled = [_word(self.trace, token) for token in words]
+        # A colour or a shape tells more than "is" and "are".
+        telling = all(word.isalpha() and len(word) > 3 for word in spelled)
+        middle = self.step.index > 0
+        return self.step.matched + 4 * self.wrong.fused + 6 * telling + 3 * middle
+
+    @property
+    def caption(self) -> str:
+        """One sentence on the step, from the trace alone."""
+        wanted = _word(self.trace, self.step.emitted[-1].token)
+        return (
+            f"A recorded run, paused: {self.step.matched} guesses were right, then this picture "
+            f"wanted “{wanted}” where an earlier one had taught the memory "
+            f"“{_word(self.trace, self.wrong.token)}”."
+        )
+
 
 def main() -> None:
-    """Record and write the traces."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Record and write the trace."""
+    parser = argparse.ArgumentParser(description="Record the bundled trace of the first view.")
     parser.add_argument("--model", default=default_model())
-    parser.add_argument("--method", default="recap")
-    parser.add_argument("--max-new-tokens", type=int, default=96)
+    parser.add_argument("--max-new-tokens", type=int, default=120)
     arguments = parser.parse_args()
 
-    session = Session(load_target(arguments.model, device="cpu", dtype="float32"))
-    examples = assets.examples()
-    asked = [
-        (n, load_image(e.image) if e.image else None, e.prompt) for n, e in enumerate(examples)
+    torch.set_num_threads(1)  # so that a busy machine does not distort the recorded seconds
+    target = load_target(arguments.model, device="cpu", dtype="float32")
+    scenes = [
+        (number, load_image(example.image))
+        for number, example in enumerate(assets.examples())
+        if example.kind == _KIND and example.image is not None
     ]
-    asked = asked or [(None, None, "Describe this picture in detail.")] * 2
-    traces = []
-    for number, picture, prompt in asked:
-        run = session.run(
-            prompt, picture, arguments.method, max_new_tokens=arguments.max_new_tokens
-        )
-        traces.append((number, run.finish_all()))
-    number, trace, step = max(
-        ((n, t, s) for n, t in traces[1:] for s in t.steps), key=lambda found: worth(found[2])
-    )
+    stories = []
+    for prompt in _PROMPTS:
+        for first in range(len(scenes)):
+            session = Session(target)
+            for number, picture in (scenes[first:] + scenes[:first])[:_PICTURES]:
+                run = session.run(prompt, picture, max_new_tokens=arguments.max_new_tokens)
+                trace = run.finish_all()
+                stories += find(number, trace, session.memory("recap").requests)
+    story = max(stories, key=lambda found: found.worth)
     assets.TRACES.mkdir(parents=True, exist_ok=True)
-    trace.save(assets.TRACES / "first-trace.json")
+    story.trace.save(assets.TRACES / "first-trace.json")
     described = {
         "trace": "first-trace.json",
-        "show": step.index,
-        "example": number,
-        "caption": caption(trace, step),
+        "show": story.step.index,
+        "example": story.example,
+        "caption": story.caption,
     }
-    (assets.TRACES / "first.json").write_text(json.dumps(described, indent=1) + "\n", "utf-8")
-    print(f"step {step.index + 1} of {trace.passes}: {described['caption']}")
+    text = json.dumps(described, indent=1, ensure_ascii=False)
+    (assets.TRACES / "first.json").write_text(text + "\n", "utf-8")
+    print(f"step {story.step.index + 1} of {story.trace.passes}: {story.caption}")
 
 
-def worth(step: Step) -> float:
-    """How instructive a step is: much matched, then a confident guess of the memory was wrong."""
-    wrong = _wrong_guess(step)
-    return step.matched + 2 * wrong[1] if wrong and 3 <= step.matched <= 7 else 0.0
+def find(example: int, trace: Trace, request: int) -> list[Story]:
+    """Steps in which an earlier request's entry was behind the guess that failed."""
+    stories = []
+    for step in trace.steps:
+        wrong = wrong_guess(step)
+        if wrong and step.matched in _MATCHED and wrong.request < request:
+            stories.append(Story(example, trace, step, wrong))
+    return stories
 
 
-def caption(trace: Trace, step: Step) -> str:
-    """One sentence on the step, from the trace alone."""
-    wrong = _wrong_guess(step)
-    if wrong is None:
-        return "A recorded run, paused at one step."
-    said = trace.vocabulary[str(wrong[0])]["text"].strip()
-    wanted = trace.vocabulary[str(step.emitted[-1].token)]["text"].strip()
-    return (
-        f"A recorded run, paused: {step.matched} guesses were right, then the picture wanted "
-        f"“{wanted}” where earlier text had taught the memory “{said}”."
-    )
-
-
-def _wrong_guess(step: Step) -> tuple[int, float] | None:
-    """(token, fused score) of the best guess that the bonus token proved wrong."""
-    nodes = step.nodes
+def wrong_guess(step: Step) -> Wrong | None:
+    """The best guess beside the bonus token, where there was one."""
+    nodes, looked, entries = step.nodes, step.lookups, step.entries
     accepted = [n for n, state in enumerate(nodes.state) if state == "accepted"]
     parent = accepted[-1] if accepted else -1
     guesses = [n for n in range(len(nodes)) if nodes.parent[n] == parent]
-    if not guesses or step.emitted[-1].source != "bonus":
+    if not guesses or not step.emitted or step.emitted[-1].source != "bonus":
         return None
     best = max(guesses, key=lambda n: nodes.fused[n])
-    return nodes.token[best], nodes.fused[best]
+    token = nodes.token[best]
+    writers = [
+        (looked.weight[hit], entries.request[looked.entry[hit]])
+        for hit, row in enumerate(looked.row)
+        if row == parent + 1 and token in entries.ids[looked.entry[hit]]
+    ]
+    return Wrong(token, nodes.fused[best], max(writers)[1]) if writers else None
+
+
+def _word(trace: Trace, token: int) -> str:
+    return trace.vocabulary[str(token)]["text"].strip()
 
 
 if __name__ == "__main__":

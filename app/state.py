@@ -6,6 +6,7 @@ share nothing but the model's weights.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,11 @@ class SessionState:
         return SessionState()
 
     def next_serial(self) -> int:
-        """The number of the next thing shown; the browser drops what is older than it has."""
-        self.serial += 1
+        """The number of the next thing shown; the browser drops what is older than it has.
+
+        It goes by the clock, so that a page stays usable where its session was lost meanwhile.
+        """
+        self.serial = max(self.serial + 1, time.time_ns() // 1_000_000)
         return self.serial
 
     def take_pending_step(self) -> int | None:

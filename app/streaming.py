@@ -20,7 +20,7 @@ from recap.trace import Step, Trace
 
 UPDATES_PER_SECOND = 15
 #: Share of an update's time that may go to the second channel while the run goes on.
-_DETAIL_SHARE = 0.06
+_DETAIL_SHARE = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ def stream(
             if look != sent:
                 sent = look
                 yield payload.value()
-                time.sleep(interval)
+                worker.join(interval)  # at most so many updates a second, but no late end
         collector.close(explain(worker.error) if worker.error else None)
         yield payload.value()
         if collector.trace is not None:

@@ -50,7 +50,7 @@ class Settings:
     width: int = _ranged(8, 1, 32, "Most children that one node may have.")
     max_depth: int = _ranged(10, 1, 32, "Longest path from the root, in tokens.")
     depth_factor: float = _ranged(
-        0.9, 0.05, 1.0, "Trust in a fused score: each level multiplies a path by this."
+        0.6, 0.05, 1.0, "Trust in a fused score: each level multiplies a path by this."
     )
 
     # Predictions and the keys they are kept under.

@@ -114,7 +114,7 @@
       else if (run.status === "done" && run.end) {
         look = { cancelled: "stopped", error: "failed", context: "stopped" }[run.end.finish] || "finished";
         text = { stopped: "Stopped", failed: "Failed", finished: "Finished" }[look];
-        if (behind > 0) text = "Showing";
+        if (behind > 0) [text, look] = ["Showing", "showing"];
       }
       this.state.textContent = text;
       this.state.className = `state ${look}`;

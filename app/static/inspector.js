@@ -85,7 +85,7 @@
       ];
       if (!detail) return [...parts, h("p", { class: "quiet" }, "Stored predictions are on their way.")];
       const lookup = detail.lookups.get(step.bonus.parent);
-      if (lookup) parts.push(...this._lookup(run, lookup, step.bonus.token));
+      if (lookup) parts.push(...this._lookup(run, lookup, step.bonus.token, "here"));
       parts.push(this._target(run, "The target here", detail.rows[step.bonus.parent + 1], step.bonus.token, "Its first choice is always emitted."));
       return parts;
     }
@@ -96,16 +96,16 @@
       ];
       if (!detail) return parts;
       const lookup = detail.lookups.get(-1);
-      if (lookup) parts.push(...this._lookup(run, lookup, null));
+      if (lookup) parts.push(...this._lookup(run, lookup, null, "here"));
       parts.push(this._target(run, "The target here", detail.rows[0], null, ""));
       return parts;
     }
 
     /** What the memory held under the keys of one row, and how much each order weighed. */
-    _lookup(run, lookup, token) {
+    _lookup(run, lookup, token, where = "at its parent") {
       const parts = [];
       if (lookup.hits.length) {
-        parts.push(h("h4", {}, "What the memory said at its parent"));
+        parts.push(h("h4", {}, `What the memory said ${where}`));
         const bar = h("div", { class: "stack", role: "img", "aria-label": lookup.hits.map((hit) => `${hit.order}-token weight ${R.share(hit.weight)}`).join(", ") });
         for (const hit of lookup.hits)
           bar.append(h("span", { class: `part ${hitSource(hit).css}`, style: `flex-grow:${Math.max(hit.weight, 0.001)}`, title: `weight ${R.share(hit.weight)}` },
@@ -127,12 +127,15 @@
     _hit(run, hit, token) {
       const { entry } = hit;
       const source = hitSource(hit);
-      const written = entry.step < 0 ? "by the prompt" : `in step ${entry.step + 1}`;
-      const about = run.about;
-      const whose = about.request && entry.request !== about.request ? `, request ${entry.request}` : "";
+      const { request } = run.about;
+      const own = !request || entry.request === request;
+      const when = entry.step < 0 ? "written by the prompt" : `written in step ${entry.step + 1}`;
+      // What this run wrote itself can be gone to.
+      const origin = own && entry.step >= 0
+        ? h("button", { type: "button", class: "link", title: "Go to that step", onclick: () => this.store.go(entry.step) }, when)
+        : h("span", { class: "quiet" }, own ? when : `${when} of request ${entry.request}`);
       return h("div", { class: `hit ${source.css}` },
-        h("div", { class: "hit-head" }, h("span", { class: "chip" }, source.glyph), h("span", {}, source.name),
-          h("span", { class: "quiet" }, `written ${written}${whose}`)),
+        h("div", { class: "hit-head" }, h("span", { class: "chip" }, source.glyph), h("span", {}, source.name), origin),
         predictions(run, entry, token),
         facts([
           ["specificity", String(hit.specificity)],

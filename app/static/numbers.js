@@ -33,7 +33,9 @@
   R.NumbersView = class {
     constructor(store) {
       this.store = store;
-      this.root = h("div", { class: "recap-tab numbers" });
+      this.body = h("div", { class: "recap-numbers" });
+      this.table = h("details", { class: "table", ontoggle: () => this._fill() }, h("summary", {}, "The timeline as a table"));
+      this.root = h("div", { class: "recap-tab numbers" }, this.body, this.table);
       store.subscribe((_, changes) => {
         if (["run", "grow", "cursor"].some((kind) => changes.has(kind))) this._later();
       });
@@ -48,9 +50,12 @@
     draw() {
       const { run, frontier } = this.store;
       if (!run.steps.length) {
-        this.root.replaceChildren(h("p", { class: "quiet" }, "Numbers come with the first step."));
+        this.table.hidden = true;
+        this.body.replaceChildren(h("p", { class: "quiet" }, "Numbers come with the first step."));
         return;
       }
+      this.table.hidden = false;
+      this._fill();
       const n = R.statistics(run, frontier);
       const about = run.about;
       const figures = [
@@ -61,7 +66,7 @@
         ["Emitted", String(n.emitted), "Σ accepted length: all tokens but the prefill’s first."],
         ["Nodes a pass", R.fixed(n.nodes / n.passes, 1), "Verified nodes ÷ passes."],
       ];
-      this.root.replaceChildren(
+      this.body.replaceChildren(
         h("p", { class: "quiet" }, `${about.title} on ${about.model} · ${about.device} · ${about.dtype} · budget ${about.settings.budget}` +
           (frontier < run.steps.length ? ` · the first ${frontier} of ${run.steps.length} steps` : "")),
         h("div", { class: "figures" }, figures.map(([name, value, formula]) =>
@@ -71,6 +76,24 @@
           section("Emitted by source", "Share of the emitted tokens by what supplied them.", shares(n.sources, n.emitted)),
           section("Seconds by phase", "Time of each phase, summed over the steps.", phases(n.seconds)),
           section("Why nothing was speculated", "Steps by the reason noted in their budget.", reasons(n.reasons))));
+    }
+
+    /** The same as the timeline's bars, for those who cannot see them. */
+    _fill() {
+      const old = this.table.querySelector(".scroll");
+      if (old) old.remove();
+      if (!this.table.open) return;
+      const { run, frontier } = this.store;
+      const head = ["Step", "Nodes", "Matched", "Accepted length", "Running MAT", "Milliseconds", "Sources", "Text"];
+      let total = 0;
+      const rows = run.steps.slice(0, frontier).map((step) => {
+        total += step.emitted.length;
+        return h("tr", {}, [step.i + 1, step.nodes.length, step.accepted.length, step.emitted.length, R.fixed(total / (step.i + 1)),
+          R.fixed(1000 * R.stepSeconds(step), 1), step.emitted.map((e) => R.source(e.source).glyph).join(" "),
+          step.emitted.map((e) => R.visible(run.token(e.token))).join("")].map((cell) => h("td", {}, cell)));
+      });
+      this.table.append(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Steps" },
+        h("table", {}, h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, rows))));
     }
   };
 

@@ -83,9 +83,10 @@
       this.now = 0;
       this.target = 0;
       this.message = h("p", { class: "race-note", role: "status" });
+      this.skipper = h("button", { type: "button", class: "small", hidden: true, onclick: () => this.skip() }, "Skip to the end");
       this.list = h("div", { class: "lanes" });
       this.compare = h("section", { class: "panel compare", hidden: true });
-      this.root.replaceChildren(this.message, this.list, this.compare);
+      this.root.replaceChildren(h("div", { class: "race-head" }, this.message, this.skipper), this.list, this.compare);
     }
 
     _addLane(name) {
@@ -93,7 +94,7 @@
       const parts = {
         title: h("h3", {}), clock: h("strong", { class: "tabular" }), speed: h("span", { class: "tabular" }),
         mat: h("span", { class: "tabular quiet" }), badge: h("span", { class: "race-badge" }),
-        text: h("div", { class: "race-text", tabindex: "0", role: "region" }),
+        text: h("div", { class: "race-text", tabindex: "0", role: "region", "aria-label": `Answer of ${name}` }),
         bars: s("svg", { class: "race-bars", height: 34, "aria-hidden": "true" }), drawn: 0, tokens: 0,
       };
       this.lanes.set(name, lane);
@@ -124,8 +125,7 @@
 
     /** Show the end at once. */
     skip() {
-      this.now = this.target;
-      this._draw();
+      this.now = this.target; // the next tick draws it
     }
 
     _draw() {
@@ -135,6 +135,7 @@
       if (this.end) words = this.end.message || (over ? (this.end.finished ? "Finished." : "Stopped.") : "Showing the race by the lanes’ own clocks.");
       if (this.unequal) words += " The lanes’ memories have unequal histories; start all cold for an equal race.";
       this.message.textContent = words;
+      this.skipper.hidden = !this.end || over;
       const reference = this.lanes.get(REFERENCE);
       for (const [name, lane] of this.lanes) this._drawLane(name, lane, reference);
       if (over && !this.judged) {

@@ -111,12 +111,12 @@
       const y0 = from.y + from.height / 2;
       const x1 = to.x;
       const y1 = to.y + to.height / 2;
-      const bend = x0 + 13;
-      const r = 6;
+      const bend = x0 + 10;
+      const r = 5;
       const d = y0 === y1 ? `M${x0} ${y0}H${x1}`
         : `M${x0} ${y0}H${bend - r}Q${bend} ${y0} ${bend} ${y0 + r}V${y1 - r}Q${bend} ${y1} ${bend + r} ${y1}H${x1}`;
       const source = to.kind === "fold" || to.kind === "bonus" ? "bo" : R.source(to.node.supplier).css;
-      const width = to.kind === "bonus" ? 1.5 : to.kind === "fold" ? 1 : 0.8 + 5 * score;
+      const width = to.kind === "bonus" ? 1.5 : to.kind === "fold" ? 1 : 0.8 + 3.8 * score;
       return s("path", { class: `edge ${to.kind} ${source}`, d, "stroke-width": width.toFixed(2) });
     }
 
@@ -270,7 +270,7 @@
       if (!this.layout) return;
       const room = this.box.clientWidth || 800;
       // Fitting stops where labels would no longer be readable; then the box scrolls.
-      const fit = Math.max(0.8, Math.min(1.15, room / this.layout.width));
+      const fit = Math.max(0.8, Math.min(1, room / this.layout.width));
       const scale = this.zoom === null ? fit : this.zoom;
       this._shownScale = scale;
       this.svg.setAttribute("viewBox", `0 0 ${this.layout.width} ${this.layout.height}`);

@@ -8,7 +8,7 @@
 (function (R) {
   "use strict";
 
-  const M = { unit: 7.3, tab: 15, pad: 7, height: 22, pitch: 27, gap: 30, score: 27, chip: 40, margin: 12 };
+  const M = { unit: 7.25, tab: 14, pad: 6, height: 22, pitch: 27, gap: 24, score: 24, chip: 36, margin: 10 };
   R.TREE_METRICS = M;
   const LABEL = 12;
 

@@ -23,7 +23,8 @@ from recap.demo.words import SIZES
 SIDE = 168  # pixels: 12x12 patches of 14, 6x6 merged tokens of 28
 ROW = 28  # pixels: one row of merged tokens
 BAR_LEFT, BAR_UNIT, BAR_THICK = 60.0, 3.8, 17.0  # chart geometry, pixels of 168
-CARD_LEFT, CARD_RIGHT = 13.0, 155.0  # where the text of a card starts and where prices end
+CARD_LEFT, CARD_RIGHT = 13.0, 155.0  # where the text of a card starts and where numbers end
+CARD_SIZE, SPACE = 16.5, 7.5  # height of the letters of a card and width of its spaces
 
 _FONT_FILES = (None, "DejaVuSansMono-Bold.ttf", "DejaVuSerif-Bold.ttf")
 # The DejaVu faces run wide; this keeps the longest line inside the card.
@@ -156,24 +157,19 @@ def _draw_chart(canvas: ImageDraw.ImageDraw, chart: Chart, scale: int) -> None:
 def line_spans(card: Card, index: int, scale: int) -> list[tuple[str, float, float]]:
     """Where the words of line `index` stand: (word, left, right) in pixels of 168."""
     line = card.lines[index]
-    font = font_for(card.font, card.size, scale)
-    space = 0.45 * card.size
+    font = font_for(card.font, CARD_SIZE, scale)
     widths = [font.getlength(word) / scale for word in line.words]
-    number = font.getlength(line.number) / scale if line.number else 0.0
-    # Prices are set at the right margin; a count follows its word.
-    flush_right = line.cents is not None
-    total = sum(widths) + space * (len(widths) - 1)
-    if number and not flush_right:
-        total += space + number
-    heading = card.form == "receipt" and not line.number
-    left = (SIDE - total) / 2 if card.centred or heading else CARD_LEFT
+    total = sum(widths) + SPACE * (len(widths) - 1)
+    # A heading stands in the middle, items at the left, all numbers at the right margin: where a
+    # word or digit can stand varies little, which is what makes it readable at 168 pixels.
+    left = (SIDE - total) / 2 if line.name == card.header else CARD_LEFT
     spans = []
     for word, width in zip(line.words, widths, strict=True):
         spans.append((word, left, left + width))
-        left += width + space
-    if number:
-        start = CARD_RIGHT - number if flush_right else left
-        spans.append((line.number, start, start + number))
+        left += width + SPACE
+    if line.number:
+        width = font.getlength(line.number) / scale
+        spans.append((line.number, CARD_RIGHT - width, CARD_RIGHT))
     return spans
 
 
@@ -183,7 +179,7 @@ def line_middle(card: Card, index: int) -> float:
 
 
 def _draw_card(canvas: ImageDraw.ImageDraw, card: Card, scale: int) -> None:
-    font = font_for(card.font, card.size, scale)
+    font = font_for(card.font, CARD_SIZE, scale)
     edge = tuple(int(c * 0.75) for c in card.table)
     box = (5, 3, SIDE - 5, SIDE - 3)
     canvas.rounded_rectangle(

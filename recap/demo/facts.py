@@ -122,8 +122,6 @@ class Card:
     ink: RGB
     table: RGB
     font: int
-    size: float
-    centred: bool
     first_row: int
     drops: tuple[float, ...]
     kind: str = "card"
@@ -223,11 +221,9 @@ def _label_lines(rng: random.Random) -> list[Line]:
     lines = [Line((rng.choice(HEADERS),))] if rng.random() < 0.6 else []
     while len(lines) < count:
         draw = rng.random()
-        if draw < 0.35:
-            lines.append(Line((rng.choice(QUALITIES), rng.choice(ITEMS))))
-        elif draw < 0.65:
+        if draw < 0.5:
             lines.append(Line((rng.choice(ITEMS),)))
-        elif draw < 0.75:
+        elif draw < 0.7:
             lines.append(Line((rng.choice(QUALITIES),)))
         else:
             lines.append(Line((rng.choice(COUNTERS),), str(rng.randint(1, 99))))
@@ -236,7 +232,7 @@ def _label_lines(rng: random.Random) -> list[Line]:
 
 def sample_card(rng: random.Random) -> Card:
     """A receipt or a label."""
-    form = rng.choice(("receipt", "receipt", "label"))
+    form = rng.choice(("receipt", "label"))
     lines = _receipt_lines(rng) if form == "receipt" else _label_lines(rng)
     return Card(
         form,
@@ -245,10 +241,8 @@ def sample_card(rng: random.Random) -> Card:
         ink=_noise(rng, rng.choice(((24, 24, 28), (26, 44, 96), (96, 30, 36))), 8),
         table=_noise(rng, rng.choice(list(BACKGROUNDS.values())), 12),
         font=rng.randrange(3),
-        size=rng.uniform(15.5, 17.5),
-        centred=form == "label" and rng.random() < 0.6,
         first_row=(6 - len(lines) + rng.randint(0, 1)) // 2,
-        drops=tuple(rng.uniform(-2, 2) for _ in lines),
+        drops=tuple(rng.uniform(-1, 1) for _ in lines),
     )
 
 

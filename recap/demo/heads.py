@@ -14,7 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from recap.demo.draw import BAR_LEFT, BAR_UNIT, ROW, SIDE, font_for, line_middle, line_spans
+from recap.demo.draw import (
+    BAR_LEFT,
+    BAR_UNIT,
+    CARD_SIZE,
+    ROW,
+    SIDE,
+    font_for,
+    line_middle,
+    line_spans,
+)
 from recap.demo.facts import KINDS, Card, Chart, Picture, Scene
 from recap.demo.model import GRID, IMAGE_TOKENS, TEXT_WIDTH
 from recap.demo.words import COLOURS, LEXICON, SHAPES, SIZES, WORD_INDEX
@@ -144,7 +153,7 @@ def _chart_targets(board: TargetBoard, chart: Chart, scale: int) -> None:
 
 
 def _card_targets(board: TargetBoard, card: Card, scale: int) -> None:
-    font = font_for(card.font, card.size, scale)
+    font = font_for(card.font, CARD_SIZE, scale)
     for index, line in enumerate(card.lines):
         y = line_middle(card, index)
         board.text(y, line_spans(card, index, scale), font, scale)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from recap.errors import ModelError
+from recap.errors import ModelError, SettingsError
 from recap.targets import versions as _versions  # noqa: F401  # first: names one too old
 from recap.targets.base import Prefill, Request, Target
 from recap.targets.causal import CausalTarget
 from recap.targets.idefics3 import Idefics3Target
 from recap.targets.known import KNOWN, Known, demo_path
 from recap.targets.llava_next import LlavaNextTarget
-from recap.targets.loading import Progress, load_from_pretrained
+from recap.targets.loading import Progress, load_from_pretrained, refuse_bounds
 from recap.targets.placement import resolve_device, resolve_dtype
 from recap.targets.qwen2_5_vl import Qwen25VLTarget
 from recap.targets.qwen2_vl import Qwen2VLTarget
@@ -96,6 +96,8 @@ def load_target(
     kind = resolve_dtype(dtype, where)
     bounds = {"min_pixels": min_pixels, "max_pixels": max_pixels}
     if name == TINY_RANDOM or name.startswith(f"{TINY_RANDOM}-"):
+        if quantize is not None:
+            raise SettingsError("quantize", f"means nothing to {name}: leave it out")
         return _tiny(name, where, kind, bounds)
     return load_from_pretrained(
         name, ADAPTERS, where, kind, quantize=quantize, progress=progress, **bounds
@@ -109,6 +111,7 @@ def _tiny(name: str, device: Any, dtype: Any, bounds: dict[str, int | None]) -> 
         raise ModelError(f"There is no {name}. Small random models: {', '.join(TINY)}.")
     tiny = TINY[family]
     model = tiny_model(family).to(device, dtype)
+    refuse_bounds(name, ADAPTERS[model.config.model_type], bounds)
     if tiny.image_processor is None:
         return make_target(model, tiny.tokenizer(), name=name)
     return make_target(model, tiny.tokenizer(), tiny.image_processor(), name=name, **bounds)

@@ -85,7 +85,10 @@ def explain(name: str, error: BaseException, saved_with: str | None = None) -> s
     ):  # fmt: skip
         return f"{name} is incomplete: {_first_line(error)}{hint}"
     if has(HfHubHTTPError):
-        return f"Hugging Face refused to send {name}: {_first_line(error)}"
+        return (
+            f"Hugging Face refused to send {name}: {_first_line(error).rstrip('.')}. Try again "
+            "later, log in with `hf auth login`, or give the folder of a copy."
+        )
     return f"{name} cannot be loaded: {_first_line(error)}{hint}"
 
 

@@ -14,7 +14,8 @@ class Idefics3Target(VisionTarget):
     """Adapter of `Idefics3ForConditionalGeneration` and `SmolVLMForConditionalGeneration`.
 
     A picture is scaled until its longest edge is a fixed number of tiles. `min_pixels` and
-    `max_pixels` bound the square of that edge, in whole tiles.
+    `max_pixels` bound the square of that edge, in whole tiles; where none lies between them,
+    `max_pixels` counts.
     """
 
     families = ("idefics3", "smolvlm")
@@ -24,10 +25,10 @@ class Idefics3Target(VisionTarget):
         if self.min_pixels or self.max_pixels:
             tile = self.image_processor.max_image_size["longest_edge"]
             edge = self.image_processor.size["longest_edge"]
-            if self.max_pixels:
-                edge = min(edge, math.isqrt(self.max_pixels) // tile * tile)
             if self.min_pixels:
                 edge = max(edge, math.ceil(math.sqrt(self.min_pixels) / tile) * tile)
+            if self.max_pixels:
+                edge = min(edge, math.isqrt(self.max_pixels) // tile * tile)
             options["size"] = {"longest_edge": max(edge, tile)}
         return options
 

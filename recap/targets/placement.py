@@ -15,8 +15,10 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-#: Bytes a weight takes when it is quantised; norms and embeddings, which are not, make the rest.
-QUANTIZED = {"4bit": 0.65, "8bit": 1.15}
+#: Kinds of devices that a model is put on.
+DEVICES = ("cpu", "cuda", "mps")
+#: Bytes that a quantised weight takes, its share of the scales included.
+QUANTIZED = {"4bit": 0.57, "8bit": 1.01}
 #: Share of the free memory that weights may take: an answer needs some for itself.
 _ROOM = 0.92
 
@@ -29,15 +31,22 @@ def resolve_device(device: str) -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         chosen = torch.device(device)
+        if chosen.type not in DEVICES:
+            raise NotImplementedError(f"models run on {', '.join(DEVICES)}")
         torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"The device {device!r} cannot be used: {reason}") from None
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ModelError(
+            f"The device {device!r} cannot be used: {reason}. Use auto or cpu (--device auto)."
+        ) from None
     return chosen
 
 
 def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """`auto` is bfloat16 (float16 where there is none) on an accelerator, float32 on the CPU."""
+    """`auto` is bfloat16 (float16 where there is none) on an accelerator, float32 on the CPU.
+
+    Raises `SettingsError` for a format that is not in `DTYPES`.
+    """
     if dtype == "auto":
         if device.type == "cuda":
             # Emulated bfloat16 is slower than real float16.
@@ -45,7 +54,7 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
             return torch.bfloat16 if real else torch.float16
         return torch.float16 if device.type == "mps" else torch.float32
     if dtype not in DTYPES:
-        raise ModelError(f"dtype must be auto or one of {', '.join(DTYPES)}, got {dtype!r}.")
+        raise SettingsError("dtype", f"must be auto or one of {', '.join(DTYPES)}, got {dtype!r}")
     return DTYPES[dtype]
 
 
@@ -72,11 +81,22 @@ def quantization(quantize: str | None, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def weight_bytes(auto_model: Any, config: Any, dtype: torch.dtype, quantize: str | None) -> int:
-    """Bytes that a model of this configuration takes, without making it."""
+    """Bytes that a model of this configuration takes, without making it.
+
+    Only the linear layers inside are quantised; embeddings, norms and the head stay in `dtype`.
+    """
     with torch.device("meta"):
         model = auto_model.from_config(config, dtype=dtype)
     weights = sum(parameter.numel() for parameter in model.parameters())
-    return int(weights * (QUANTIZED[quantize] if quantize else dtype.itemsize))
+    if not quantize:
+        return weights * dtype.itemsize
+    head = model.get_output_embeddings()
+    fewer = sum(
+        part.weight.numel()
+        for part in model.modules()
+        if isinstance(part, torch.nn.Linear) and part is not head
+    )
+    return int((weights - fewer) * dtype.itemsize + fewer * QUANTIZED[quantize])
 
 
 def free_bytes(device: torch.device) -> int | None:
@@ -90,7 +110,13 @@ def free_bytes(device: torch.device) -> int | None:
     return psutil.virtual_memory().available
 
 
-def place(name: str, needed: int, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+def place(
+    name: str,
+    needed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    quantize: str | None = None,
+) -> dict[str, Any]:
     """Options of `from_pretrained` that put `needed` bytes of weights where they fit.
 
     One device where it suffices; all GPUs (`device_map="auto"`) where one does not and none was
@@ -109,19 +135,25 @@ def place(name: str, needed: int, device: torch.device, dtype: torch.dtype) -> d
                     "pip install accelerate"
                 )
             return {"device_map": "auto"}
-    raise ModelError(too_large(name, device, dtype, needed, free))
+    raise ModelError(too_large(name, device, dtype, needed, free, quantize))
 
 
 def too_large(
-    name: str, device: torch.device, dtype: torch.dtype, needed: int, free: int | None
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    needed: int,
+    free: int | None,
+    quantize: str | None = None,
 ) -> str:
     """What to say, and to do, where a model does not fit."""
-    kind = str(dtype).removeprefix("torch.")
+    kind = quantize or str(dtype).removeprefix("torch.")
     room = "" if free is None else f", and {free / 1e9:.1f} GB are free"
     smaller = "Use a smaller model"
     if dtype.itemsize > 2:
         smaller += ", bfloat16 (--dtype bfloat16)"
-    smaller += ", 4-bit weights (--quantize 4bit)"
+    if quantize != "4bit":
+        smaller += ", 4-bit weights (--quantize 4bit)"
     elsewhere = ", or the CPU (--device cpu)" if device.type != "cpu" else ", or free some memory"
     return (
         f"{name} does not fit on {device}: its weights take about {needed / 1e9:.1f} GB in {kind}"

@@ -94,7 +94,10 @@ class VisionTarget(Target):
         if image is None:
             return self.from_inputs({"input_ids": torch.tensor([ids])}, prompt=prompt)
         if self.image_processor is None:
-            raise PromptError(f"{self.name} was loaded without an image processor.")
+            raise PromptError(
+                f"{self.name} was loaded without an image processor: give make_target one, or "
+                "remove the picture."
+            )
         image = load_image(image)
         try:
             inputs = dict(
@@ -103,10 +106,16 @@ class VisionTarget(Target):
                 )
             )
         except ValueError as error:
-            raise ImageError(f"The picture cannot be cut into patches: {error}.") from None
+            reason = str(error).rstrip(".")
+            raise ImageError(
+                f"The picture cannot be cut into patches: {reason}. Crop it, or use another one."
+            ) from None
         slot = self.model.config.image_token_id
         if slot not in ids:
-            raise PromptError("This model's chat template has no place for a picture.")
+            raise PromptError(
+                "This model's chat template has no place for a picture. Remove the picture, or use "
+                "a checkpoint whose template takes one."
+            )
         place = ids.index(slot)
         ids[place : place + 1] = self._picture_ids(inputs)
         request = self.from_inputs({"input_ids": torch.tensor([ids]), **inputs}, prompt=prompt)

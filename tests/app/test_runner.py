@@ -42,13 +42,13 @@ def test_memory_comes_back_also_when_stopped(target, ask):
     assert events[-1].memory.entries()[1] > 0
 
 
-def test_a_run_that_cannot_begin_raises(target, ask):
-    """An unusable prompt is an error before any event."""
-    too_long = ask(prompt="x" * 5000)
-    with pytest.raises(Exception, match=r"positions|context"):
-        list(decode(target, too_long, new_memory(target), lambda: False))
+def test_a_run_that_cannot_begin_says_why(target, ask):
+    """An unusable prompt raises before any event; one that is too long ends the run with words."""
     with pytest.raises(PromptError):
         list(decode(target, ask(prompt=""), new_memory(target), lambda: False))
+    *_, last = decode(target, ask(prompt="x" * 5000), new_memory(target), lambda: False)
+    assert last.trace.finish == "context"
+    assert "Shorten the prompt" in last.trace.message
 
 
 def test_the_turnstile_keeps_the_order_of_arrival():

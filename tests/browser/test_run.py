@@ -165,6 +165,20 @@ def _bomb(folder: Path) -> bytes:
     return path.read_bytes()
 
 
+def test_a_prompt_that_is_too_long_says_so(visit):
+    """The message stands in the answer, and the next run works."""
+    page = visit()
+    use_tiny_model(page)
+    page.ask("word " * 2000, tokens=8)
+    page.run()
+    page.finish()
+    assert "Shorten the prompt" in page.page.locator(".answer .message").inner_text()
+    page.ask("Short.", tokens=8)
+    page.run()
+    page.finish()
+    assert page.store("run.end.finish") == "length"
+
+
 def test_a_model_that_is_not_there_gives_a_reason(visit):
     """The message stands in the answer, and the model before goes on working."""
     page = visit()

@@ -41,7 +41,7 @@ def test_views_are_linked(visit):
     last = page.store("run.tokens.length") - 1
     page.page.locator(f".answer-text .tok[data-index='{last}']").click()
     assert page.store("cursor") == page.store(f"run.tokens[{last}].step")
-    assert page.page.locator(".inspector h3").is_visible()
+    page.page.locator(".inspector h3").wait_for()
 
 
 def test_the_inspector_and_the_table_say_where_a_node_came_from(visit):

@@ -1,13 +1,18 @@
 """A small Hugging Face hub on this machine, for the real hub client to talk to.
 
-It serves the files of one folder under every repository name, except that `owner/gated` is gated
-and `owner/absent` is not there.
+It serves the files of one folder under every repository name, except that
+
+- `owner/gated-401` and `owner/gated-403` are gated as on the real hub, which describes such a
+  repository to anybody and refuses its files: 401 without a token, 403 before the terms are met;
+- `owner/absent` is not there;
+- `owner/answers-N` gives nothing but the status N.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,8 +38,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = self.path.partition("?")[0]
-        if "/gated" in path:
-            self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
+        answers = re.search(r"/answers-(\d+)", path)
+        gated = re.search(r"/gated-(\d+)/resolve/", path)
+        if answers:
+            self._send(int(answers[1]), b"{}")
+        elif gated:
+            self._send(int(gated[1]), b"{}", {"X-Error-Code": "GatedRepo"})
         elif "/absent" in path:
             self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
         elif path.startswith("/api/") and "/tree/" in path:

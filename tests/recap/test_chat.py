@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from recap.errors import PromptError
 from recap.targets.chat import encode_chat, fingerprint
@@ -88,6 +90,47 @@ def test_no_prompt_and_too_much_of_it(prompt):
     """A message, not a traceback."""
     with pytest.raises(PromptError):
         encode_chat(tokenizer(), prompt, with_image=False)
+
+
+def sentencepiece(legacy):
+    """A tokenizer that opens every text, and every stretch between special tokens, with a space."""
+    pieces = ["<unk>", *(f"<0x{b:02X}>" for b in range(256)), "\u2581", "i", "m", "im", "\u2581im"]
+    core = Tokenizer(
+        models.BPE(
+            {piece: i for i, piece in enumerate(pieces)},
+            [("i", "m"), ("\u2581", "im")],
+            unk_token="<unk>",
+            byte_fallback=True,
+        )
+    )
+    if legacy:
+        steps = [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+        core.normalizer = normalizers.Sequence(steps)
+    else:
+        core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+    core.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    words = PreTrainedTokenizerFast(
+        tokenizer_object=core, unk_token="<unk>", clean_up_tokenization_spaces=False
+    )
+    words.add_special_tokens({"additional_special_tokens": ["<image>", "im_end"]})
+    words.chat_template = "{{ 'U: ' + messages[0]['content'] + ' A:' }}"
+    return words
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize(
+    "prompt",
+    ["say <image> please", "<image><image>", "an im_end<image>", "<im_end>", "<image>\n\nx"],
+)
+def test_sentencepiece_puts_no_space_where_a_prompt_is_cut(prompt, legacy):
+    """With and without a chat template: what the model reads is what was typed."""
+    words = sentencepiece(legacy)
+    ids = encode_chat(words, prompt, with_image=False)
+    assert words.decode(ids) == f" U: {prompt} A:"
+    words.chat_template = None
+    assert words.decode(encode_chat(words, prompt, with_image=False)) == f" {prompt}"
 
 
 def test_lone_surrogates_do_not_break_encoding():

@@ -10,15 +10,20 @@ from transformers import (
     DynamicCache,
     LogitsProcessor,
     LogitsProcessorList,
+    MaxLengthCriteria,
     MaxTimeCriteria,
     RepetitionPenaltyLogitsProcessor,
+    StaticCache,
     StoppingCriteria,
     StoppingCriteriaList,
     StopStringCriteria,
+    SuppressTokensLogitsProcessor,
 )
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
 import recap
+from recap import generation
+from recap.decoding import MAX_NEW_TOKENS
 from recap.drafters import METHODS
 from recap.errors import (
     MemoryMismatchError,
@@ -27,8 +32,10 @@ from recap.errors import (
     PromptError,
     SettingsError,
 )
+from recap.processors import RowProcessors
 from recap.targets import make_target
 from recap.targets.tiny import TINY, tiny_model
+from recap.tree import CandidateTree
 from tests.recap.families import family_target
 from tests.recap.reference import model_inputs, picture
 
@@ -75,20 +82,6 @@ def test_text_models_and_an_absent_mask(family):
     assert torch.equal(alone, ours)
 
 
-def test_two_pictures_in_one_prompt(target):
-    """The caller's own inputs may hold more than `prepare` makes."""
-    one, two = (model_inputs(target, target.prepare("a", picture(s, 90, 60 * s))) for s in (1, 2))
-    ids = torch.cat([one["input_ids"], two["input_ids"]], -1)
-    inputs = {
-        "input_ids": ids,
-        "mm_token_type_ids": torch.cat([one["mm_token_type_ids"], two["mm_token_type_ids"]], -1),
-        "pixel_values": torch.cat([one["pixel_values"], two["pixel_values"]]),
-        "image_grid_thw": torch.cat([one["image_grid_thw"], two["image_grid_thw"]]),
-    }
-    alone, ours = both(target, inputs)
-    assert torch.equal(alone, ours)
-
-
 def test_eos_of_the_call_ends_the_answer(target, inputs):
     """Whether the model's configuration knows it or not, also inside an accepted run."""
     free, _ = both(target, inputs)
@@ -105,6 +98,24 @@ def test_max_length_is_met(target, inputs):
     alone, ours = both(target, inputs, max_new_tokens=None, max_length=length)
     assert torch.equal(alone, ours)
     assert ours.shape[1] == length
+
+
+def test_the_shortest_of_several_limits_counts():
+    """Whatever their order, and one token comes where the prompt is as long as that already."""
+    ids = torch.tensor([[1, 2, 3, 4]])
+    for limits, most in (([9, 7], 3), ([7, 9], 3), ([10**9], MAX_NEW_TOKENS), ([4, 9], 1)):
+        criteria = StoppingCriteriaList(MaxLengthCriteria(limit) for limit in limits)
+        assert generation._ends(criteria, ids) == (most, frozenset(), None)
+
+
+def test_a_limit_beyond_any_context_is_no_error():
+    """`max_length` may be as large as it likes: EOS, or the context, ends the answer first."""
+    target = make_target(tiny_model("llama", 2))
+    inputs = {"input_ids": torch.tensor([[5, 9, 5, 9, 5]])}
+    free, _ = both(target, inputs)
+    options = {"max_new_tokens": None, "max_length": 10**8, "eos_token_id": [int(free[0, 20])]}
+    alone, ours = both(target, inputs, **options)
+    assert torch.equal(alone, ours)
 
 
 class AfterTwo(StoppingCriteria):
@@ -167,6 +178,98 @@ def test_processors_are_applied(target, inputs):
         alone, ours = both(target, inputs, **options)
         assert torch.equal(alone, ours), options
         assert not torch.equal(plain, ours), options
+
+
+def along(answer, start, ids):
+    """A constraint that knows one answer: off it, it raises in `generate`'s own words or ours."""
+    new = ids[start:].tolist()
+    if new != answer[: len(new)]:
+        return []
+    return [answer[len(new)]]
+
+
+def test_a_constraint_may_raise_where_the_answer_does_not_come(target, inputs):
+    """Speculative rows lie off the only texts that a trie allows, and prompt rows before them."""
+    start = inputs["input_ids"].shape[1]
+    free, _ = both(target, inputs)
+    answer = free[0, start:].tolist()
+    answer[20:24] = [7, 9, 7, 9]  # other than the model and its memory would have it
+    options = {"prefix_allowed_tokens_fn": lambda _, ids: along(answer, start, ids)}
+    raised = []
+
+    def counted(_, ids):
+        allowed = along(answer, start, ids)
+        raised.extend([] if allowed else [ids])
+        return allowed
+
+    for method in METHODS:
+        alone, ours = both(target, inputs, **options)
+        ours = target.model.generate(
+            **inputs,
+            max_new_tokens=LENGTH,
+            do_sample=False,
+            prefix_allowed_tokens_fn=counted,
+            custom_generate=recap.generate,
+            method=method,
+        )
+        assert torch.equal(alone, ours), method
+    assert raised, "nothing was tried off the path"
+
+
+def test_a_constraint_that_raises_on_the_answer_is_heard(target, inputs):
+    """As in `generate`: with its own error, behind the same tokens."""
+    start = inputs["input_ids"].shape[1]
+    free, _ = both(target, inputs)
+    for dead in (0, 1, 17):
+        answer = free[0, start : start + dead].tolist()
+        fails = {"prefix_allowed_tokens_fn": lambda _, ids, it=answer: it[len(ids) - start :][:1]}
+        with pytest.raises(ValueError, match="empty list"):
+            target.model.generate(**inputs, max_new_tokens=LENGTH, do_sample=False, **fails)
+        for method in METHODS:
+            steps = []
+            with pytest.raises(ValueError, match="empty list"):
+                target.model.generate(
+                    **inputs,
+                    max_new_tokens=LENGTH,
+                    do_sample=False,
+                    **fails,
+                    custom_generate=recap.generate,
+                    method=method,
+                    on_step=steps.append,
+                )
+            emitted = [token.token for step in steps for token in step.emitted]
+            assert emitted == answer[1:], method
+            # Ended before it comes to that row, nothing is wrong.
+            if dead:
+                alone, ours = both(target, inputs, max_new_tokens=dead, **fails)
+                assert torch.equal(alone, ours)
+
+
+class Elsewhere(LogitsProcessor):
+    """Adds a tensor that lies on a device of its own."""
+
+    stateless = True
+
+    def __call__(self, input_ids, scores):
+        assert input_ids.device == scores.device == torch.device("meta")
+        return scores + torch.zeros((), device="meta")[None]
+
+
+def test_processors_run_where_the_ids_are():
+    """transformers makes some of them there, and a model may have its head on another device."""
+    rows = RowProcessors([Elsewhere()], "meta")
+    assert rows.apply([1, 2], CandidateTree(2), torch.zeros(1, 5)).device.type == "meta"
+    assert rows.usable([0]) == 1
+    assert rows.apply_prompt([1, 2], [0, 1], torch.zeros(2, 5)).device.type == "meta"
+
+
+def test_prompt_rows_are_not_processed():
+    """But the last one, whose choice is the answer's first token."""
+    rows = RowProcessors([SuppressTokensLogitsProcessor([3])])
+    logits = torch.zeros(2, 5)
+    assert rows.apply_prompt([1, 2], [0, 1], logits).isinf().any(-1).tolist() == [False, True]
+    assert rows.apply_prompt([1, 2, 4], [0, 1], logits).equal(logits)
+    assert not logits.any()
 
 
 def test_return_dict_and_cache(target, inputs):
@@ -236,11 +339,12 @@ def test_a_session_keeps_the_memory_over_calls(target, inputs):
 
 
 def test_memories_of_another_model_are_refused(target, inputs):
-    """Ids of another vocabulary mean other words."""
+    """Ids of another vocabulary mean other words; what to do is said."""
     other = family_target("llava_next")
-    refused(target, inputs, MemoryMismatchError, "another model", memory=recap.Session(other))
-    memory = recap.new_memory(other)
-    refused(target, inputs, MemoryMismatchError, "vocabulary|ids", memory=memory)
+    advice = "another model.*make_target"
+    refused(target, inputs, MemoryMismatchError, advice, memory=recap.Session(other))
+    advice = "another model.*an empty one"
+    refused(target, inputs, MemoryMismatchError, advice, memory=recap.new_memory(other))
 
 
 class Counting(LogitsProcessor):
@@ -331,7 +435,9 @@ def test_a_cache_that_is_not_empty_or_not_dynamic_is_refused():
     cache = DynamicCache(config=target.model.config)
     with torch.no_grad():
         target.model(ids[:, :3], cache=cache)
-    refused(target, {"input_ids": ids}, SettingsError, "cache", cache=cache)
+    refused(target, {"input_ids": ids}, SettingsError, "cache: must be empty", cache=cache)
+    cache = StaticCache(config=target.model.config, max_cache_len=64)
+    refused(target, {"input_ids": ids}, SettingsError, "DynamicCache, got Static", cache=cache)
 
 
 def test_a_family_without_an_adapter_is_refused():

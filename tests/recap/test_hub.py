@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -57,16 +58,27 @@ class Loader:
 
 
 def test_the_hub_client_against_a_hub(tmp_path_factory, tmp_path):
-    """Gated, absent, downloaded with progress; then without network, from the cache and not."""
+    """Gated, absent, downloaded with progress, refused; then without network: cached and not."""
     saved = save(tmp_path_factory.mktemp("saved"), "qwen2_5_vl")
     with hub(saved) as address:
         loader = Loader(HF_ENDPOINT=address, HF_HOME=str(tmp_path), HF_HUB_OFFLINE="0")
         try:
-            gated = loader("owner/gated")["error"]
-            assert "https://huggingface.co/owner/gated" in gated
-            assert "hf auth login" in gated
+            for name in ("owner/gated-401", "owner/gated-403"):
+                gated = loader(name)["error"]
+                assert f"https://huggingface.co/{name}" in gated
+                assert "hf auth login" in gated
             assert "There is no model owner/absent" in loader("owner/absent")["error"]
             answer = loader("owner/tiny")
+            cached = tmp_path / "hub" / "models--owner--tiny"
+            for status in (401, 403, 429, 503):
+                copy = cached.with_name(f"models--owner--answers-{status}")
+                shutil.copytree(cached, copy, symlinks=True)
+                assert loader(f"owner/answers-{status}")["loaded"] == "qwen2_5_vl"
+                shutil.rmtree(copy)
+                message = loader(f"owner/answers-{status}")["error"]
+                assert f"refused to send owner/answers-{status}" in message
+                assert f"{status} " in message
+                assert "Try again later" in message
         except BaseException:
             loader.close()
             raise

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -16,13 +18,20 @@ from recap.decoding import Run
 from recap.errors import ModelError, SettingsError
 from recap.targets import ADAPTERS, KNOWN, known, load_target, make_target, placement
 from recap.targets.failures import explain, is_out_of_memory
-from recap.targets.placement import place, resolve_dtype, too_large
+from recap.targets.placement import (
+    place,
+    resolve_device,
+    resolve_dtype,
+    too_large,
+    weight_bytes,
+)
 from recap.targets.tiny import TINY, tiny_model
 from recap.targets.versions import check_transformers, is_newer
 from tests.recap.families import save
 from tests.recap.reference import expect_identical, generate, picture
 
 GB = 1_000_000_000
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -160,14 +169,25 @@ def test_number_format_follows_the_device(monkeypatch):
             torch.cuda, "is_bf16_supported", lambda including_emulation=True, real=real: real
         )
         assert resolve_dtype("auto", torch.device("cuda")) == dtype
-    with pytest.raises(ModelError, match="float32, float64"):
-        resolve_dtype("int4", torch.device("cpu"))
+    assert resolve_dtype("auto", torch.device("mps")) == torch.float16
+    assert resolve_dtype("float64", torch.device("cuda")) == torch.float64
+    with pytest.raises(SettingsError, match=r"dtype: .*float32, float64.*'int4'"):
+        load_target("tiny-random", device="cpu", dtype="int4")
 
 
-def test_a_device_that_is_not_there_is_named():
-    """With the reason that torch gives."""
-    with pytest.raises(ModelError, match="tpu9"):
-        load_target("tiny-random", device="tpu9")
+def test_the_best_device_is_chosen(monkeypatch):
+    """CUDA, else MPS, else the CPU."""
+    for cuda, mps, kind in ((1, 1, "cuda"), (1, 0, "cuda"), (0, 1, "mps"), (0, 0, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: bool(cuda))
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: bool(mps))
+        assert resolve_device("auto") == torch.device(kind)
+
+
+@pytest.mark.parametrize("device", ["tpu9", "meta", "cuda:77", "", None])
+def test_a_device_that_is_not_there_is_named(device):
+    """With the reason, and what to use; `meta` is one that holds no weights."""
+    with pytest.raises(ModelError, match=r"The device .* cannot be used: .* Use auto or cpu"):
+        load_target("tiny-random", device=device)
 
 
 def test_a_large_model_is_spread_over_all_gpus(monkeypatch):
@@ -206,6 +226,30 @@ def test_running_out_of_memory_while_loading(saved, monkeypatch):
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
     assert "--device cpu" in too_large("m", torch.device("cuda"), torch.float16, GB, None)
+
+
+def test_what_is_small_already_is_not_advised():
+    """4-bit weights cannot be made smaller; 8-bit ones can."""
+    gpu, kind = torch.device("cuda:0"), torch.bfloat16
+    for quantize, advised in ((None, True), ("8bit", True), ("4bit", False)):
+        with pytest.raises(ModelError) as caught:
+            place("m", 10**18, torch.device("cpu"), kind, quantize)
+        for message in (str(caught.value), too_large("m", gpu, kind, GB, None, quantize)):
+            assert ("--quantize 4bit" in message) == advised
+            assert f" GB in {quantize or 'bfloat16'}" in message
+
+
+def test_quantised_weights_are_counted_as_they_are_loaded():
+    """Embeddings and the head keep their number format."""
+    model = tiny_model("qwen2_5_vl")
+    kinds = {id(part.weight) for part in model.modules() if isinstance(part, torch.nn.Linear)}
+    fewer = sum(p.numel() for p in model.parameters() if id(p) in kinds)
+    fewer -= model.lm_head.weight.numel()
+    rest = sum(p.numel() for p in model.parameters()) - fewer
+    auto = ADAPTERS["qwen2_5_vl"].auto_model
+    for quantize, each in ((None, 2), ("8bit", 1.01), ("4bit", 0.57)):
+        taken = weight_bytes(auto, model.config, torch.bfloat16, quantize)
+        assert taken == pytest.approx(rest * 2 + fewer * each, abs=1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="limits a forked process")
@@ -274,6 +318,24 @@ def test_a_transformers_that_is_too_old():
     check_transformers("5.24.0")
     check_transformers("6.0.0.dev0")
     assert not is_newer("nonsense", "5.24")
+
+
+@pytest.mark.parametrize("use", ["import recap.targets", "import recap; recap.load_target"])
+def test_a_transformers_that_is_too_old_is_named_before_anything_of_it_is_missed(use):
+    """In a process where it has nothing that this package imports."""
+    code = f"""
+        import importlib.metadata, sys, types
+        found = importlib.metadata.version
+        told = {{"transformers": "4.57.1"}}
+        importlib.metadata.version = lambda name: told.get(name) or found(name)
+        sys.modules["transformers"] = types.ModuleType("transformers")
+        {use}
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode
+    assert "ModelError: recap needs transformers 5.24" in done.stderr
 
 
 def test_missing_folder_and_missing_configuration(tmp_path):
@@ -384,7 +446,16 @@ def test_quantised_weights_decode_the_same(tmp_path, quantize):
 def test_bounds_mean_nothing_to_a_text_model(tmp_path):
     """Rather than being ignored."""
     message = failure(save(tmp_path, "llama"), max_pixels=1000)
-    assert "reads text only" in message
+    assert "reads text only: leave out max_pixels" in message
+    assert "leave out min_pixels and max_pixels" in failure(
+        "tiny-random-llama", min_pixels=5, max_pixels=9
+    )
+
+
+def test_small_random_models_are_not_quantised():
+    """Rather than ignoring it."""
+    with pytest.raises(SettingsError, match="quantize: means nothing to tiny-random-llama"):
+        load("tiny-random-llama", quantize="4bit")
 
 
 def test_smollm2_needs_its_packages(monkeypatch, tmp_path):

@@ -36,7 +36,7 @@ test("edges go right, and a vertical never passes through a box", () => {
     const { boxes, edges } = layout(randomTree(100, seed), { level: 0 });
     for (const { from, to } of edges) {
       assert.ok(from.x + from.width < to.x);
-      const bend = from.x + from.width + 13;
+      const bend = from.x + from.width + 10;
       for (const box of boxes) assert.ok(bend < box.x || bend > box.x + box.width);
     }
   }
