@@ -100,7 +100,7 @@ class Run:
         self._stop_when = stop_when
         self._eos = target.eos if eos is None else eos
         started = time.perf_counter()
-        self._drafter: Drafter = chosen.start(memory, self.settings)
+        self._drafter: Drafter = chosen.start(memory, self.settings, self._eos)
         # Part of the prefill: what an earlier request has left is put in order now.
         self._start_seconds = time.perf_counter() - started
         self._detokenizer = Detokenizer(target.tokenizer) if target.tokenizer else None

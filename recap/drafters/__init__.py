@@ -28,7 +28,7 @@ class Method:
     name: str
     title: str
     summary: str
-    drafter: Callable[[PersistentMemory, Settings], Drafter]
+    drafter: Callable[[PersistentMemory, Settings, frozenset[int]], Drafter]
     defaults: dict[str, Any] = field(default_factory=dict)
     #: Whether it keeps anything across requests.
     remembers: bool = True
@@ -37,9 +37,14 @@ class Method:
         """This method's own settings: `base`, its defaults, then `changes`."""
         return replace(base or Settings(), **{**self.defaults, **changes})
 
-    def start(self, persistent: PersistentMemory, settings: Settings) -> Drafter:
-        """A drafter for one request. It reads and writes `persistent`."""
-        return self.drafter(persistent, settings)
+    def start(
+        self,
+        persistent: PersistentMemory,
+        settings: Settings,
+        ends: frozenset[int] = frozenset(),
+    ) -> Drafter:
+        """A drafter for one request. It reads and writes `persistent`; `ends` end an answer."""
+        return self.drafter(persistent, settings, ends)
 
 
 #: In the order in which ties between them are broken and in which they are listed.

@@ -15,8 +15,13 @@ class AutoregressiveDrafter:
 
     seed_rows = 0
 
-    def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
-        del persistent, settings
+    def __init__(
+        self,
+        persistent: PersistentMemory,
+        settings: Settings,
+        ends: frozenset[int] = frozenset(),
+    ) -> None:
+        del persistent, settings, ends
 
     def propose(self, text: Sequence[int], limit: int) -> CandidateTree:
         """The root alone."""

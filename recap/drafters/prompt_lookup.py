@@ -20,8 +20,13 @@ class PromptLookupDrafter:
 
     seed_rows = 0
 
-    def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
-        del persistent
+    def __init__(
+        self,
+        persistent: PersistentMemory,
+        settings: Settings,
+        ends: frozenset[int] = frozenset(),
+    ) -> None:
+        del persistent, ends
         self.settings = settings
         self._index = SuffixIndex(settings.suffix_max_match, settings.suffix_occurrence)
 

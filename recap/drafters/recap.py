@@ -20,10 +20,19 @@ from recap.tree import CandidateTree, Lookup, best_first
 
 
 class RecapDrafter:
-    """RECAP on one request; `persistent` is the session's memory and is written to."""
+    """RECAP on one request; `persistent` is the session's memory and is written to.
 
-    def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
+    Nothing is drafted behind one of `ends`: the answer would be over there.
+    """
+
+    def __init__(
+        self,
+        persistent: PersistentMemory,
+        settings: Settings,
+        ends: frozenset[int] = frozenset(),
+    ) -> None:
         self.settings = settings
+        self._ends = ends
         self.memory = RequestMemory(persistent, settings)
         self.seed_rows = settings.seed_rows if settings.seed_prompt else 0
         self._fusion = Fusion(settings)
@@ -47,8 +56,11 @@ class RecapDrafter:
         # Rows along which the suffix path runs -> how many of its tokens led there.
         on_suffix = {0: 0} if continuation else {}
         lookup, fusion, shares = self.memory.lookup, self._fusion, self._suffix_shares
+        ends = self._ends
 
         def expand(row: int) -> Ranked:
+            if tree.token[row] in ends:
+                return []
             hits = lookup(tree.token[row], tree.previous[row], tree.before[row])
             if hits:
                 weights = fusion.weights(hits)

@@ -68,7 +68,13 @@ class TokenRecyclingDrafter:
 
     seed_rows = 0
 
-    def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
+    def __init__(
+        self,
+        persistent: PersistentMemory,
+        settings: Settings,
+        ends: frozenset[int] = frozenset(),
+    ) -> None:
+        del ends  # the shape is what the method has, also behind the end of an answer
         # Whatever else is set: one order, overwritten by every row, is what the method has.
         settings = replace(settings, orders=(1,), blend=0.0, carry=0.0)
         self.memory = RequestMemory(persistent, settings)

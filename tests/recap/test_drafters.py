@@ -152,6 +152,15 @@ def test_depth_is_limited():
     assert start("token-recycling").propose([1], 0).nodes == 0
 
 
+def test_nothing_is_drafted_behind_the_end():
+    """An EOS may be a node; it has no children."""
+    method = METHODS["recap"]
+    for ends, wanted in ((frozenset(), [1, 2, 3, 4]), (frozenset([3]), [1, 2, 3])):
+        drafter = method.start(PersistentMemory(VOCABULARY), method.settings(suffix=False), ends)
+        seen(drafter, [1, 2, 3], {2: 1.0}, {3: 1.0}, {4: 1.0})
+        assert drafter.propose([1], 10).token == wanted
+
+
 def test_token_recycling_has_80_nodes_in_6_depths():
     """The shape of the method's public code."""
     assert [sum(counts) for counts in CHILDREN_BY_DEPTH] == [8, 21, 25, 15, 8, 3]
