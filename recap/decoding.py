@@ -194,6 +194,8 @@ class Run:
         path = accept(tree, rows.choice)
         candidates = [tree.token[row] for row in path[1:]] + [rows.choice[path[-1]]]
         candidates = self._guarded(candidates, path, rows)
+        if request.processors:
+            candidates = candidates[: request.processors.usable(path)]
         position, root = len(self.trace.token_ids), request.ids[-1]
         emitted, ending = self._emit(candidates)
         # The last token emitted becomes the next root, so its own row is not kept.

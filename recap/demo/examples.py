@@ -33,7 +33,7 @@ _DRAWN = (
     ("chart-3", "chart", 30, "Which bar is the highest?"),
     ("chart-4", "chart", 39, "List the bars as JSON."),
     ("card-1", "card", 5, "Read the text."),
-    ("card-2", "card", 14, "Explain the card line by line."),
+    ("card-2", "card", 29, "Explain the card line by line."),
     ("card-3", "card", 31, "What is the most expensive item?"),
 )
 _TEXT_PROMPTS = ("How does speculative decoding work?", "What is RECAP?", "What can you do?")

@@ -21,7 +21,7 @@ from recap.demo.model import GRID, IMAGE_TOKENS
 
 LENGTH = 256  # tokens a row
 IGNORE = -100
-TEXT_ONLY_SHARE = 0.25  # rows that end with a request without a picture
+TEXT_ONLY_SHARE = 0.1  # rows that end with a request without a picture
 _TRIES = 5  # how often a turn that does not fit is replaced
 
 

@@ -104,7 +104,7 @@ def train_model(
     tower += [(f"heads.{n}", p) for n, p in heads.named_parameters()]
     decoder = [(n, p) for n, p in model.named_parameters() if "visual." not in n]
     optimiser = Optimiser([(decoder, 1.0), (tower, TOWER_SCALE)], lr, muon_lr)
-    average = Average(model, decay=0.998)
+    average = Average(model, decay=0.995)
     if state is not None and "optimiser" in state:
         optimiser.load_state_dict(state["optimiser"])
         average.weights = {n: w.to(device) for n, w in state["average"].items()}

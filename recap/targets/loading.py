@@ -170,20 +170,24 @@ def _download(repository: str, progress: Progress | None) -> str:
     return folder if any(Path(folder).glob("*.safetensors")) else repository
 
 
+class _Unseen(tqdm):
+    """A bar that draws nothing."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.pop("name", None)
+        super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
+
+
 def _reporting(repository: str, progress: Progress) -> type[tqdm]:
-    """A bar for the hub client that draws nothing and passes on the share of bytes that came."""
+    """A bar for the hub client that passes on the share of bytes that came."""
     try:
-        planned = snapshot_download(repository, **_WHICH, dry_run=True)
+        planned = snapshot_download(repository, **_WHICH, dry_run=True, tqdm_class=_Unseen)
         total = sum(file.file_size or 0 for file in planned if file.will_download)
     except DryRunError:  # offline: what there is, is in the cache
         total = 0
     done = 0
 
-    class Reporting(tqdm):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            options.pop("name", None)
-            super().__init__(*args, **{**options, "file": io.StringIO(), "disable": False})
-
+    class Reporting(_Unseen):
         def update(self, n: float | None = 1) -> bool | None:
             nonlocal done
             drawn = super().update(n)

