@@ -274,6 +274,7 @@ class Run:
 
     def _completes_stop(self, token: int) -> bool:
         """Add a token's text. Returns whether a stop string is complete with it."""
+        assert self._detokenizer is not None  # stop strings need a tokenizer
         before = len(self.trace.text)
         self.trace.text += self._detokenizer.push(token)
         longest = max(map(len, self._stop))

@@ -91,7 +91,11 @@ def _nodes(tree: CandidateTree, path: list[int], origins: list[Provenance]) -> N
 
 def _lookups(tree: CandidateTree, settings: Settings) -> tuple[Lookups, Entries]:
     """What each expanded row hit, and the predictions that were hit, each once."""
-    rows, orders, carried, places, weights = [], [], [], [], []
+    rows: list[int] = []
+    orders: list[int] = []
+    carried: list[bool] = []
+    places: list[int] = []
+    weights: list[float] = []
     numbers: dict[int, int] = {}
     predictions: list[Prediction] = []
     for row, lookup in tree.lookups.items():
