@@ -32,17 +32,21 @@ def picture(**options: Any) -> gr.Image:
     return component
 
 
-def static_html(template: str, mount: str, value: Any = None, **options: Any) -> gr.HTML:
-    """A component with a fixed template, filled by `Recap.<mount>(element, props, watch)`.
+def static_html(
+    template: str, mount: str, value: Any = None, *, event: str = "", **options: Any
+) -> gr.HTML:
+    """A component with a fixed template, filled by `Recap.<mount>(element, props, watch, send)`.
 
-    Scripts may arrive after the component, so it waits for them.
+    Scripts may arrive after the component, so it waits for them. `send(data)` triggers `event`,
+    whose name Gradio looks for in the script's text.
     """
+    send = f"(data) => trigger('{event}', data)" if event else "null"
     return gr.HTML(
         value,
         html_template=template,
         js_on_load=(
             "(function wait() {"
-            f" if (globalThis.Recap && Recap.{mount}) Recap.{mount}(element, props, watch);"
+            f" if (globalThis.Recap && Recap.{mount}) Recap.{mount}(element, props, watch, {send});"
             " else setTimeout(wait, 20); })();"
         ),
         apply_default_css=False,

@@ -13,12 +13,14 @@ from app.exports import parcel
 from app.models import ModelShelf, default_model
 from app.payload import of_trace
 from app.racing import stream_race
-from app.runner import Asked, Turnstile
+from app.runner import Asked, Turnstile, spell
 from app.settings_form import SettingsForm
 from app.state import SessionState
 from app.streaming import stream
 from recap.drafters import METHODS, get_method
 from recap.errors import PromptError, RecapError, SettingsError
+from recap.memory import PersistentMemory, RequestMemory
+from recap.settings import Settings
 from recap.trace import Trace
 
 _NOTHING: dict[str, Any] = {"text": ""}
@@ -179,6 +181,20 @@ class Events:
             {"text": text, "info": True}, *self._form.show(link.settings),
         ]  # fmt: skip
 
+    def look_up(self, state: SessionState, asked: gr.EventData) -> Any:
+        """What the session's memory holds behind {"tokens": [ids]}, by their last one to three.
+
+        Only where no run is changing it; a run's own entries are in its steps.
+        """
+        trace, target = state.trace, self._shelf.current
+        running = state.worker is not None and state.worker.alive
+        if trace is None or running or target is None or target.name != trace.model:
+            return gr.skip()
+        memory = state.memories(trace.model).get(trace.method)
+        if memory is None:
+            return gr.skip()
+        return {"found": list(found_in(memory, target, (asked._data or {}).get("tokens") or []))}
+
     def look(self, picture: str | None, model: str) -> dict[str, Any]:
         """Say at once where a picture cannot be used, or is nothing for the bundled model."""
         try:
@@ -200,6 +216,28 @@ def read_picture(path: str | None) -> Any:
     from recap.targets.images import load_image
 
     return load_image(path) if path else None
+
+
+def found_in(
+    memory: PersistentMemory, target: Any, tokens: Sequence[Any]
+) -> Iterator[dict[str, Any]]:
+    """The entries of a memory under the last one, two and three tokens, with their words."""
+    if not all(isinstance(token, int) and 0 <= token < memory.vocabulary for token in tokens):
+        return
+    before, previous, own = [-1, -1, -1, *tokens][-3:]  # -1: no token there, so no such key
+    # As a new request would see it; on a copy, since a request changes what it reads.
+    seen = RequestMemory(memory.copy(), Settings(carry=1.0))
+    for hit in seen.lookup(own, previous, before):
+        entry = hit.prediction
+        words = {i: w for token in entry.ids for i, w in spell(target, token).items()}
+        yield {
+            "key": list(tokens)[-hit.order :],
+            "ids": list(entry.ids),
+            "probs": [round(p, 4) for p in entry.probs],
+            "words": [[int(i), w["text"]] for i, w in words.items()],
+            "request": entry.request,
+            "step": entry.step,
+        }
 
 
 def _size(state: SessionState) -> dict[str, Any]:

@@ -68,11 +68,15 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
             with gr.Tab("Numbers"):
                 components.panel("mountNumbers", elem_id="recap-numbers")
             with gr.Tab("Memory"):
-                components.panel("mountMemory", elem_id="recap-memory")
+                memory = components.panel("mountMemory", elem_id="recap-memory", event="lookup")
             with gr.Tab("Take away"):
                 away = _take_away()
         events = Events(ask.form, shelf, turnstile)
         _wire(ask, state, view, events)
+        memory.lookup(
+            events.look_up, state, memory, queue=False, show_progress="hidden",
+            api_visibility="private",
+        )  # fmt: skip
         _wire_race(race, ask, state, events)
         _wire_away(away, ask, state, view, events)
         page.load(

@@ -57,12 +57,15 @@
   }
 
   R.MemoryView = class {
-    constructor(store) {
+    /** `send({tokens})` asks the session's memory; without it only what the run saw is known. */
+    constructor(store, send = null) {
       this.store = store;
+      this.send = send;
+      this.kept = new Map();
       this.table = h("div", { class: "scroll" });
       this.words = h("p", { class: "quiet" });
       this.earlier = h("p", {});
-      this.input = h("input", { type: "text", "aria-label": "Key to look up", placeholder: " of the picture", spellcheck: "false", oninput: () => this._find() });
+      this.input = h("input", { type: "text", "aria-label": "Key to look up", placeholder: " of the picture", spellcheck: "false", oninput: () => this._typed() });
       this.found = h("div", { class: "hits", role: "status" });
       this.root = h("div", { class: "recap-tab memory" }, this.words, this.table, this.earlier,
         h("label", { class: "lookup" }, "Look a key up: ", this.input,
@@ -141,6 +144,24 @@
       return `${count} of ${own + count} hits so far are on entries that earlier requests left: ${which}. This is request ${request}.`;
     }
 
+    /** Show what the run knows at once, and ask the session's memory when typing pauses. */
+    _typed() {
+      this._find();
+      clearTimeout(this.asking);
+      const tokens = this.send && this.input.value ? R.tokenize(this.store.run, this.input.value) : null;
+      if (tokens) this.asking = setTimeout(() => this.send({ tokens: tokens.slice(-3) }), 300);
+    }
+
+    /** What the session's memory holds, from the server. */
+    answer(value) {
+      this.kept.clear();
+      for (const found of (value && value.found) || []) {
+        for (const [id, text] of found.words) this.store.run.learn(id, text);
+        this.kept.set(found.key.join(), { entry: found, step: found.step, request: found.request });
+      }
+      this._find();
+    }
+
     _find() {
       const { run, cursor } = this.store;
       const text = this.input.value;
@@ -150,12 +171,14 @@
       const results = [];
       for (let order = 1; order <= Math.min(3, tokens.length); order++) {
         const key = tokens.slice(-order);
-        const found = R.lookUp(run, key, cursor);
+        const kept = this.kept.get(key.join());
+        const earlier = kept && kept.request !== run.about.request ? kept : null;
+        const found = R.lookUp(run, key, cursor) || earlier;
         const source = R.source(String(order));
         results.push(h("div", { class: `hit ${source.css}` },
           h("div", { class: "hit-head" }, h("span", { class: "chip" }, source.glyph), key.map((token) => [R.word(run, token), " "]),
             h("span", { class: "quiet" }, !found ? "" : found.request === null ? `written in step ${found.step + 1}` : `left by request ${found.request}`)),
-          found ? R.predictions(run, found.entry, null) : h("p", { class: "quiet" }, "Nothing that this run wrote or read.")));
+          found ? R.predictions(run, found.entry, null) : h("p", { class: "quiet" }, "Nothing is kept under this key.")));
       }
       R.put(this.found, results);
     }

@@ -57,7 +57,12 @@
     part.draw();
   };
   R.mountNumbers = tab(R.NumbersView);
-  R.mountMemory = tab(R.MemoryView);
+  R.mountMemory = (element, props, watch, send) => {
+    const part = new R.MemoryView(page.store, send);
+    element.querySelector(".recap-root").append(part.root);
+    watch("value", () => part.answer(props.value));
+    part.draw();
+  };
 
   /** Name, model and theme. */
   R.mountHeader = (element) => {

@@ -226,7 +226,7 @@
       const longest = Math.max(...names.map((name) => this.lanes.get(name).run.tokens.length));
       const choose = (at) => h("select", { "aria-label": `Tree ${at + 1}`, onchange: () => this._trees() },
         names.map((name, index) => h("option", { value: name, selected: index === Math.min(at, names.length - 1) }, this.lanes.get(name).run.about.title)));
-      this.slider = h("input", { type: "range", min: 1, max: longest - 1, value: Math.min(longest - 1, 12), "aria-label": "Position in the answer", oninput: () => this._trees() });
+      this.slider = h("input", { type: "range", min: 1, max: longest - 1, value: this._telling(names, longest), "aria-label": "Position in the answer", oninput: () => this._trees() });
       this.position = h("strong", { class: "tabular" });
       this.choices = [choose(0), choose(1)];
       this.trees = [0, 1].map(() => ({ words: h("p", {}), box: h("div", { class: "tree-box" }) }));
@@ -235,6 +235,16 @@
         h("div", { class: "pair" }, this.trees.map((part, at) => h("div", {}, this.choices[at], part.words, part.box))));
       this.compare.hidden = false;
       this._trees();
+    }
+
+    /** A position that is worth a look: both lanes had guesses there, as near the middle as can be. */
+    _telling(names, longest) {
+      const middle = Math.floor(longest / 2);
+      const guessed = (name, position) => (this.lanes.get(name).stepOf(position)?.nodes.length ?? 0) > 4;
+      for (let away = 0; away < longest; away++)
+        for (const position of [middle + away, middle - away])
+          if (position > 0 && names.slice(0, 2).every((name) => guessed(name, position))) return position;
+      return middle;
     }
 
     _goTo(index) {

@@ -55,7 +55,7 @@
     }
 
     _decodeDetail(raw) {
-      for (const [id, text, hex] of raw.v) this._learn(id, text, hex);
+      for (const [id, text, hex] of raw.v) this.learn(id, text, hex);
       this.predictions.push(...raw.p.map(([ids, probs]) => ({ ids, probs: probs.map((p) => p / 1e4) })));
       this.entries.push(...raw.e.map(([prediction, concentration, confidence, request, step]) => ({
         ...this.predictions[prediction],
@@ -74,7 +74,8 @@
       return { rows: raw.r.map((index) => this.predictions[index]), top2: raw.t, lookups };
     }
 
-    _learn(id, text, hex) {
+    /** Remember how a token is spelled. */
+    learn(id, text, hex) {
       if (!this.vocabulary.has(id)) this.vocabulary.set(id, { text, hex: hex || "" });
     }
 
@@ -83,7 +84,7 @@
       const before = [this.steps.length, this.status, this.note, this._raw.length, this._taken.vocabulary];
       for (; this._taken.vocabulary < value.vocabulary.length; this._taken.vocabulary++)
         for (const [id, text, hex] of JSON.parse(value.vocabulary[this._taken.vocabulary]))
-          this._learn(id, text, hex);
+          this.learn(id, text, hex);
       if (value.first && !this.first) {
         this.first = JSON.parse(value.first);
         if (this.first.token !== null)
@@ -136,6 +137,10 @@
       memory: raw.m, writes: raw.w, hits: raw.h,
     };
   };
+
+  /** Whether the target wanted something else where a guess stood. */
+  R.erred = (step) =>
+    !!step.bonus && step.nodes.some((n) => n.state === "rejected" && n.parent === step.bonus.parent);
 
   /** The tokens from the one before the root to a node, oldest first. */
   R.pathTo = (step, id) => {
@@ -230,6 +235,13 @@
       this.cursor = next;
       this.select(select);
       this.changed("play");
+    }
+
+    /** Look at the next revealed step with a rejected guess, from the beginning after the last. */
+    goToRejected() {
+      const steps = this.run.steps.slice(0, this.frontier);
+      const step = steps.find((s) => s.i > this.cursor && R.erred(s)) || steps.find(R.erred);
+      if (step) this.go(step.i);
     }
 
     /** Follow the run again. */

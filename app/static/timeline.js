@@ -157,17 +157,14 @@
     }
 
     _jump(select) {
-      const { run, frontier, cursor } = this.store;
+      const { run, frontier } = this.store;
       const steps = run.steps.slice(0, frontier);
       const drafted = steps.filter((step) => step.nodes.length);
       const extreme = (better) => drafted.reduce((best, step) => (!best || better(step.emitted.length, best.emitted.length) ? step : best), null);
       let step = null;
       if (select.value === "longest") step = extreme((a, b) => a > b);
       if (select.value === "shortest") step = extreme((a, b) => a < b);
-      if (select.value === "rejected") {
-        const wrong = (s_) => s_.bonus && s_.nodes.some((n) => n.state === "rejected" && n.parent === s_.bonus.parent);
-        step = steps.find((s_) => s_.i > cursor && wrong(s_)) || steps.find(wrong);
-      }
+      if (select.value === "rejected") this.store.goToRejected();
       if (step) this.store.go(step.i);
       select.value = "";
     }

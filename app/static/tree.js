@@ -219,7 +219,7 @@
 
     _key(event) {
       if (event.altKey || event.ctrlKey || event.metaKey || !this.layout) return;
-      const current = this.active ?? this.store.selected;
+      const current = this.store.selected;
       if (event.key === "Enter" || event.key === "+") {
         const box = this.layout.by.get(current);
         if (box && box.kind === "fold") this._openFold(box);
@@ -241,9 +241,8 @@
 
     _openFold(box) {
       this.open.add(box.fold);
-      const first = box.id;
       this.draw();
-      if (this.store.selected === first) this.store.select(box.fold);
+      if (this.store.selected === box.id) this.store.select(box.fold);
     }
 
     _toggleFolds() {

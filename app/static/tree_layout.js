@@ -53,6 +53,8 @@
       }
     };
     const bonus = step.bonus && step.bonus.parent === id;
+    const accepted = (node) => node < 0 || step.nodes[node].state === "accepted";
+    // The top line is the accepted path's alone: what was rejected behind its end stands below it.
     let first = true;
     if (bonus) {
       add({ boxes: [{ id: "bonus", depth: depth + 1, row: 0 }] }, true);
@@ -61,12 +63,12 @@
     const gone = hidden.get(id) || [];
     for (const child of ordered(step, id)) {
       if (gone.includes(child)) continue;
-      add(place(step, child, depth + 1, hidden), first);
+      add(place(step, child, depth + 1, hidden), first && (accepted(child) || !accepted(id)));
       first = false;
     }
     if (gone.length) {
       const count = gone.reduce((sum, child) => sum + size(step, child), 0);
-      add({ boxes: [{ id: `fold${id}`, fold: id, count, depth: depth + 1, row: 0 }] }, first);
+      add({ boxes: [{ id: `fold${id}`, fold: id, count, depth: depth + 1, row: 0 }] }, first && !accepted(id));
     }
     return { boxes };
   }

@@ -81,7 +81,7 @@
         End: () => { player.pause(); store.skip(); },
         " ": () => player.toggle(),
         l: () => store.follow(),
-        r: () => nextRejected(store),
+        r: () => store.goToRejected(),
         "?": () => dialog.showModal(),
       };
       const action = actions[event.key] || actions[event.key.toLowerCase()];
@@ -89,13 +89,6 @@
       action();
       event.preventDefault();
     };
-  }
-
-  function nextRejected(store) {
-    const wrong = (step) => step.bonus && step.nodes.some((n) => n.state === "rejected" && n.parent === step.bonus.parent);
-    const steps = store.run.steps.slice(0, store.frontier);
-    const step = steps.find((s) => s.i > store.cursor && wrong(s)) || steps.find(wrong);
-    if (step) store.go(step.i);
   }
 
   /** Build the views inside an element. Returns the parts, for those who want to add to them. */

@@ -105,3 +105,19 @@ def test_the_replay_needs_nothing_and_its_data_cannot_break_out(trace):
     assert "<img" not in page
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     assert json.loads(data[1])["steps"]
+
+
+def test_a_key_is_looked_up_in_the_sessions_memory(target):
+    """What an earlier request left can be seen with its words, and nonsense finds nothing."""
+    from app.events import found_in
+    from recap.decoding import Run, new_memory
+
+    memory = new_memory(target)
+    trace = Run(target, target.prepare("Say."), memory=memory, max_new_tokens=8).finish_all()
+    token = trace.token_ids[0]
+    (found,) = found_in(memory, target, [token])
+    assert (found["request"], found["key"]) == (1, [token])
+    assert memory.requests == 1
+    assert not list(found_in(memory, target, ["x"]))
+    assert not list(found_in(memory, target, [-5]))
+    assert {word[0] for word in found["words"]} == set(found["ids"])

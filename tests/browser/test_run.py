@@ -36,7 +36,7 @@ def test_an_example_runs_to_the_end_with_the_engines_text(visit, target):
     assert page.shown_tokens == expected.token_ids
     if "\ufffd" not in expected.text:
         assert page.answer == expected.text
-    assert page.page.locator(".state.finished").is_visible()
+    page.page.locator(".state.finished").wait_for()
 
 
 def test_pictures_from_disk(visit, target, tmp_path):
@@ -71,7 +71,7 @@ def test_stop_keeps_the_trace_so_far(visit):
     assert 3 < steps < 1023
     assert page.store("run.end.finish") == "cancelled"
     page.skip()
-    assert page.page.locator(".state.stopped").is_visible()
+    page.page.locator(".state.stopped").wait_for()
     page.page.wait_for_function(
         f"document.querySelectorAll('.timeline-svg .bar').length === {steps}"
     )

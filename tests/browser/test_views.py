@@ -20,8 +20,8 @@ def test_something_is_there_from_the_start(visit):
     assert page.store("run.steps.length") > 3
     assert page.store("cursor") == assets.first_view().show
     assert page.page.locator(".caption").inner_text() == assets.first_view().caption
-    assert page.page.get_by_role("button", name="Run this yourself").is_visible()
-    assert page.page.locator(".node.bonus").is_visible()
+    page.page.get_by_role("button", name="Run this yourself").wait_for()
+    page.page.locator(".node.bonus").wait_for()
 
 
 def test_views_are_linked(visit):
@@ -30,11 +30,11 @@ def test_views_are_linked(visit):
     accepted = page.page.locator(".node.accepted").first
     accepted.hover()
     pointed = page.page.locator(".answer-text .tok.pointed")
-    assert pointed.count() == 1
+    pointed.wait_for()
     index = int(pointed.get_attribute("data-index"))
     page.page.locator(".recap-view h2").first.hover()
     page.page.locator(f".answer-text .tok[data-index='{index}']").hover()
-    assert page.page.locator(".node.accepted.pointed").count() == 1
+    page.page.locator(".node.accepted.pointed").wait_for()
     tip = page.page.locator(".tip")
     for word in ("Step", "Source", "Weight", "Probability"):
         assert word in tip.inner_text()
@@ -58,6 +58,23 @@ def test_the_inspector_and_the_table_say_where_a_node_came_from(visit):
     assert rows.count() == page.store("step.nodes.length")
 
 
+def test_a_key_can_be_looked_up(visit):
+    """What the run wrote under it, and what only the session's memory still holds."""
+    page = visit()
+    for prompt in ("Read the text.", "Describe the picture."):
+        page.ask(prompt, tokens=12)
+        page.run()
+        page.finish()
+        page.skip()
+    page.page.get_by_role("tab", name="Memory").click()
+    word = page.store("run.token(Recap.page.store.run.tokens[0].token).text")
+    page.page.locator(".lookup input").fill(word)
+    page.page.locator(".memory .hit").get_by_text("written").first.wait_for()
+    assert page.page.locator(".memory .hit .predictions li").count() == 8
+    page.page.wait_for_function("document.querySelector('.memory table tbody tr')")
+    assert "of request" not in page.page.locator(".memory .hit").first.inner_text()
+
+
 def test_keyboard_only(visit):
     """Steps, play, help; inside the tree and the answer; one tab stop each."""
     page = visit()
@@ -69,9 +86,9 @@ def test_keyboard_only(visit):
     assert page.store("cursor") == page.store("run.steps.length") - 1
     page.key("r")
     page.key("?")
-    assert page.page.locator("dialog.help").is_visible()
+    page.page.locator("dialog.help").wait_for()
     page.page.keyboard.press("Escape")
-    assert not page.page.locator("dialog.help").is_visible()
+    page.page.locator("dialog.help").wait_for(state="hidden")
     page.key("Home", " ")
     page.page.wait_for_function("Recap.page.store.cursor > 1")
     page.key(" ")

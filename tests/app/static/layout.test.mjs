@@ -31,6 +31,14 @@ test("the accepted path and the bonus token are one straight line on top", () =>
   }
 });
 
+test("without a bonus token, what was rejected stands below the line", () => {
+  const step = R.decodeStep(rawStep([[-1, "a", 0.9], [0, "r", 0.5], [1, "u", 0.5]], { emitted: [[1, "1", -0.1, -3]] }));
+  const { by } = R.layoutTree(step, { label });
+  assert.equal(by.get(0).y, by.get(-1).y);
+  assert.ok(by.get(1).y > by.get(0).y);
+  assert.equal(by.get(2).y, by.get(1).y);
+});
+
 test("edges go right, and a vertical never passes through a box", () => {
   for (let seed = 1; seed <= 30; seed++) {
     const { boxes, edges } = layout(randomTree(100, seed), { level: 0 });
