@@ -1,4 +1,4 @@
-"""What all tests share: no hub, one thread (tiny models gain nothing from more), quiet libraries."""
+"""What all tests share: no hub, one thread (tiny models gain nothing from more), no chatter."""
 
 from __future__ import annotations
 

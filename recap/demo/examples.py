@@ -134,7 +134,8 @@ def _save(image: Image.Image, path: Path, colours: int = PALETTE) -> None:
 def write_examples(output: Path) -> list[Path]:
     """Draw everything into `output`, with `examples.json`; returns the paths written."""
     output.mkdir(parents=True, exist_ok=True)
-    entries, paths = [], []
+    entries: list[dict[str, str | None]] = []
+    paths: list[Path] = []
     for name, kind, seed, prompt in _DRAWN:
         path = output / f"{name}.png"
         _save(draw_smooth(sample(kind, f"example/{kind}/{seed}")), path)

@@ -157,7 +157,7 @@ def sample_scene(rng: random.Random, crowded: bool = False) -> Scene:
     """A scene of 1 to 6 shapes, or of 3 to 9 when `crowded` (for teaching the vision tower)."""
     count = rng.randint(3, 9) if crowded else rng.choice((1, 2, 2, 3, 3, 4, 4, 5, 5, 6))
     background = rng.choice(list(BACKGROUNDS))
-    things = []
+    things: list[Thing] = []
     for cell in sorted(rng.sample(range(9), count)):
         # A repeated shape or colour now and then makes counting and "which" worth asking.
         like = rng.choice(things) if things and rng.random() < 0.25 else None

@@ -37,8 +37,10 @@ class Rows:
 
     def to(self, device: torch.device) -> Rows:
         """The same rows on `device`."""
-        moved = (x.to(device) for x in (self.ids, self.labels, self.positions, self.segments))
-        return Rows(*moved, turns=self.turns)
+        ids, labels, positions, segments = (
+            x.to(device) for x in (self.ids, self.labels, self.positions, self.segments)
+        )
+        return Rows(ids, labels, positions, segments, self.turns)
 
     def mask(self) -> Tensor:
         """(rows, 1, length, length) float: 0 where a token may attend, very negative where not."""

@@ -91,6 +91,7 @@ def shapes_in_json(answer: str) -> list[Seen] | None:
 def bars_in_json(answer: str) -> list[tuple[str, int]] | None:
     """(label, value) of every bar of a JSON answer, or None where it does not parse."""
     data = load_json(answer)
+    rows: Any
     if isinstance(data, dict) and "bars" not in data:
         rows = [{"label": label, "value": value} for label, value in data.items()]
     else:

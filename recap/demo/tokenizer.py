@@ -63,9 +63,9 @@ def _corpus(seed: int, texts: int) -> Iterator[str]:
         yield f"{turn.question}\n{turn.answer}"
     for name in REGISTRY["text"]:
         for style in range(4):
-            turn = build_turn("text", name, None, rng, style)
-            assert turn is not None
-            yield f"{turn.question}\n{turn.answer}\n" * 3
+            said = build_turn("text", name, None, rng, style)
+            assert said is not None
+            yield f"{said.question}\n{said.answer}\n" * 3
     yield f"{chat.NO_PICTURE}\n" * 20
 
 
