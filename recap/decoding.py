@@ -398,10 +398,9 @@ def _budget(tree: CandidateTree) -> dict[str, Any]:
 
 
 def _shown(step: Step) -> set[int]:
-    """Every id that a step mentions."""
-    shown = {step.root, *step.nodes.token, *step.rows["choice"]}
+    """Every id that a step mentions. Nodes come from entries, the suffix or the runners-up."""
+    shown = {step.root, *step.rows["choice"], *(found["token"] for found in step.suffix)}
     shown.update(*step.rows["ids"], *step.entries.ids, *step.nodes.key)
-    shown.update(emitted.token for emitted in step.emitted)
     if step.runner_up:
         shown.update(step.runner_up["ids"])
     return shown

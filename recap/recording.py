@@ -160,5 +160,6 @@ def _emitted(
 
 def _rounded(values: np.ndarray) -> list[Any]:
     """float32 numbers as they are shown and saved: finite, of a few digits."""
-    wide = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=LARGEST, neginf=-LARGEST)
-    return np.round(wide, _DIGITS).tolist()
+    if not np.isfinite(values).all():
+        values = np.nan_to_num(values, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
+    return values.astype(np.float64).round(_DIGITS).tolist()
