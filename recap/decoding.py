@@ -105,6 +105,7 @@ class Run:
         self._start_seconds = time.perf_counter() - started
         self._detokenizer = Detokenizer(target.tokenizer) if target.tokenizer else None
         self._known: set[int] = set()
+        self._seen: set[tuple[int, ...]] = set()
         self._alone = False
         self._finished = False
         self.trace = self._new_trace(chosen.name)
@@ -227,7 +228,7 @@ class Run:
             memory=drafter.memory_entries(),
         )
         self.trace.steps.append(step)
-        self._note_vocabulary(_shown(step))
+        self._note_vocabulary(self._shown(step))
         self._settle(emitted, ending)
         return step
 
@@ -374,6 +375,17 @@ class Run:
             self.trace.text += self._detokenizer.finish()
         self.trace.memory["end"] = self._memory_state()
 
+    def _shown(self, step: Step) -> set[int]:
+        """The ids that a step mentions. Nodes come from entries, the suffix or the runners-up."""
+        shown = {step.root, *step.rows["choice"], *(found["token"] for found in step.suffix)}
+        # Most entries and keys have been shown by earlier steps.
+        fresh = {*step.entries.ids, *step.nodes.key} - self._seen
+        self._seen |= fresh
+        shown.update(*step.rows["ids"], *fresh)
+        if step.runner_up:
+            shown.update(step.runner_up["ids"])
+        return shown
+
     def _note_vocabulary(self, shown: set[int]) -> None:
         """Text and bytes of every id that is shown and that the trace does not have yet."""
         tokenizer, known = self.target.tokenizer, self.trace.vocabulary
@@ -395,15 +407,6 @@ def _budget(tree: CandidateTree) -> dict[str, Any]:
         "expected_seconds": None,
         "reason": tree.reason,
     }
-
-
-def _shown(step: Step) -> set[int]:
-    """Every id that a step mentions. Nodes come from entries, the suffix or the runners-up."""
-    shown = {step.root, *step.rows["choice"], *(found["token"] for found in step.suffix)}
-    shown.update(*step.rows["ids"], *step.entries.ids, *step.nodes.key)
-    if step.runner_up:
-        shown.update(step.runner_up["ids"])
-    return shown
 
 
 def _check_memory(memory: PersistentMemory, target: Target) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from recap.tree import CandidateTree
+from recap.tree import CandidateTree, Lookup
 
 # Kinds of sources as bits, and the word for each combination: several kinds are `mixed`.
 _MEMORY, _CARRIED, _SUFFIX, _RUNNER_UP = 1, 2, 4, 8
@@ -34,35 +34,64 @@ class Provenance(NamedTuple):
     key: tuple[int, ...]
 
 
+def provenances(tree: CandidateTree) -> list[Provenance]:
+    """The provenance of every node, in the order of popping."""
+    parents: dict[int, list[tuple[int, str, int, tuple[int, ...], tuple[float, ...], float]]] = {}
+    origins = []
+    for row in range(1, len(tree)):
+        parent, token = tree.parent[row], tree.token[row]
+        found = tree.lookups[parent]
+        prepared = parents.get(parent)
+        if prepared is None:
+            prepared = parents[parent] = _prepare(found)
+        parts = [0.0, 0.0, 0.0, 0.0]
+        orders = longest = kinds = 0
+        best, supplier = -1.0, ""
+        for order, name, kind, ids, probs, weight in prepared:
+            if token in ids:
+                part = weight * probs[ids.index(token)]
+                parts[order] += part
+                orders |= 1 << order - 1
+                kinds |= kind
+                if order > longest:
+                    longest = order
+                if part > best:
+                    best, supplier = part, name
+        if token == found.suffix_token:
+            kinds |= _SUFFIX
+            if found.suffix_share > best:
+                best, supplier = found.suffix_share, "suffix"
+        for other, p in found.runner_up:
+            if other == token:
+                kinds |= _RUNNER_UP
+                if (1.0 - found.suffix_share) * found.runner_up_share * p > best:
+                    supplier = "runner-up"
+        primary = parts.index(max(parts), 1) if orders else 0
+        source = "template" if tree.template else _WORDS.get(kinds, "mixed")
+        key = (tree.before[parent], tree.previous[parent], tree.token[parent])[3 - longest :]
+        weights = (parts[1], parts[2], parts[3])
+        origins.append(Provenance(orders, primary, weights, source, supplier, key))
+    return origins
+
+
 def provenance(tree: CandidateTree, row: int) -> Provenance:
     """The provenance of a node's row (1 or more)."""
-    parent, token = tree.parent[row], tree.token[row]
-    hits, weights, suffix_token, _, suffix_share, runner_up, runner_up_share = tree.lookups[parent]
-    rest = (1.0 - suffix_share) * (1.0 - runner_up_share)
-    parts = [0.0, 0.0, 0.0, 0.0]
-    orders = longest = kinds = 0
-    best, supplier = -1.0, ""
-    for (order, carried, prediction), weight in zip(hits, weights, strict=True):
-        ids = prediction[0]
-        if token in ids:
-            part = rest * weight * prediction[1][ids.index(token)]
-            parts[order] += part
-            orders |= 1 << order - 1
-            kinds |= _CARRIED if carried else _MEMORY
-            if order > longest:
-                longest = order
-            if part > best:
-                best, supplier = part, _SUPPLIERS[carried][order]
-    if token == suffix_token:
-        kinds |= _SUFFIX
-        if suffix_share > best:
-            best, supplier = suffix_share, "suffix"
-    for other, p in runner_up:
-        if other == token:
-            kinds |= _RUNNER_UP
-            if (1.0 - suffix_share) * runner_up_share * p > best:
-                supplier = "runner-up"
-    primary = parts.index(max(parts), 1) if orders else 0
-    source = "template" if tree.template else _WORDS.get(kinds, "mixed")
-    key = (tree.before[parent], tree.previous[parent], tree.token[parent])[3 - longest :]
-    return Provenance(orders, primary, (parts[1], parts[2], parts[3]), source, supplier, key)
+    return provenances(tree)[row - 1]
+
+
+def _prepare(
+    found: Lookup,
+) -> list[tuple[int, str, int, tuple[int, ...], tuple[float, ...], float]]:
+    """A lookup's hits as its children need them: what the suffix and the runner-up take is off."""
+    rest = (1.0 - found.suffix_share) * (1.0 - found.runner_up_share)
+    return [
+        (
+            order,
+            _SUPPLIERS[carried][order],
+            _CARRIED if carried else _MEMORY,
+            prediction[0],
+            prediction[1],
+            rest * weight,
+        )
+        for (order, carried, prediction), weight in zip(found.hits, found.weights, strict=True)
+    ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from recap.drafters.base import Learned, Rows
 from recap.prediction import Prediction
-from recap.provenance import Provenance, provenance
+from recap.provenance import Provenance, provenances
 from recap.settings import Settings
 from recap.trace import LARGEST, Emitted, Entries, Lookups, Nodes, Step
 from recap.tree import CandidateTree
@@ -36,7 +36,7 @@ def record_step(
     memory: dict[str, int],
 ) -> Step:
     """The `Step` of a pass. `path` holds the accepted rows, root first."""
-    origins = [provenance(tree, row) for row in range(1, len(tree))]
+    origins = provenances(tree)
     lookups, entries = _lookups(tree, settings)
     return Step(
         index=index,

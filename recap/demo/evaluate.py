@@ -76,7 +76,14 @@ class Asker:
         self.method, self.shares = method, shares
 
     def ask(self, prompt: str, image: Image.Image | None, method: str | None = None) -> Trace:
-        run = self.session.run(prompt, image, method or self.method, max_new_tokens=MAX_NEW_TOKENS)
+        method = method or self.method
+        settings = get_method(method).settings()
+        if method.startswith("recap"):
+            # Few rows a pass: the same text, soonest on a CPU.
+            settings = get_method(method).settings(budget=16)
+        run = self.session.run(
+            prompt, image, method, settings=settings, max_new_tokens=MAX_NEW_TOKENS
+        )
         trace = run.finish_all()
         self.shares.add("ends", trace.finish == "eos")
         return trace

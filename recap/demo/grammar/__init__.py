@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from recap.demo.facts import KINDS, Picture, sample
-from recap.demo.grammar import cards, charts, chat, scenes, stories
+from recap.demo.grammar import cards, charts, chat, scene_questions, scenes, stories
 from recap.demo.grammar.phrases import disturb
 from recap.demo.grammar.registry import REGISTRY, RequestType, Turn, build_turn
 
@@ -20,6 +20,7 @@ __all__ = [
     "build_turn",
     "cards",
     "charts",
+    "scene_questions",
     "scenes",
     "stories",
     "text_turn",
