@@ -13,6 +13,7 @@ instead. A carried entry counts with `carry` times its order's specificity.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from recap.prediction import Hit
 from recap.settings import Settings
@@ -20,9 +21,7 @@ from recap.settings import Settings
 #: (token, fused score), best first.
 Ranked = list[tuple[int, float]]
 
-
-def _score(item: tuple[int, float]) -> float:
-    return item[1]
+_score = itemgetter(1)
 
 
 class Fusion:

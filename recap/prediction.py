@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import mul
+from operator import itemgetter, mul
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ import numpy as np
 GAP = -1
 #: `Prediction.step` of an entry that a prompt row wrote.
 SEED_STEP = -1
+
+_probability = itemgetter(1)
 
 
 class Prediction(NamedTuple):
@@ -98,7 +100,3 @@ def fold(series: Sequence[Prediction], keep: float) -> Prediction:
         ids, probs = zip(*top[: max(len(new.ids), len(ids))], strict=True)
     last = series[-1]
     return Prediction(ids, probs, concentration_of(probs), probs[0], last.request, last.step)
-
-
-def _probability(item: tuple[int, float]) -> float:
-    return item[1]
