@@ -6,6 +6,7 @@ Environment: `RECAP_MODEL` names the model to load first; `GRADIO_SERVER_NAME` a
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 
@@ -30,5 +31,6 @@ def _load_first() -> None:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # the libraries' own objects need not be looked through again and again
     threading.Thread(target=_load_first, name="recap-load", daemon=True).start()
     demo.launch(**launch_options())

@@ -8,6 +8,7 @@ loaded end with one line on stderr and exit status 2.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -115,6 +116,7 @@ def _load(arguments: argparse.Namespace) -> Any:
         if arguments.threads < 1:
             raise RecapError(f"--threads must be at least 1, got {arguments.threads}.")
         torch.set_num_threads(arguments.threads)
+    gc.freeze()  # the libraries' own objects need not be looked through again and again
     name = arguments.model
     if name is None:
         name = "demo"

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from recap.drafters.base import Learned, Rows
-from recap.prediction import Prediction
 from recap.provenance import Provenance, provenances
 from recap.settings import Settings
 from recap.trace import LARGEST, Emitted, Entries, Lookups, Nodes, Step
@@ -91,34 +90,26 @@ def _nodes(tree: CandidateTree, path: list[int], origins: list[Provenance]) -> N
 
 def _lookups(tree: CandidateTree, settings: Settings) -> tuple[Lookups, Entries]:
     """What each expanded row hit, and the predictions that were hit, each once."""
-    rows: list[int] = []
-    orders: list[int] = []
-    carried: list[bool] = []
-    places: list[int] = []
-    weights: list[float] = []
-    numbers: dict[int, int] = {}
-    predictions: list[Prediction] = []
-    for row, lookup in tree.lookups.items():
-        weights += lookup.weights
-        for hit in lookup.hits:
-            prediction = hit[2]
-            number = numbers.get(id(prediction))
-            if number is None:
-                number = numbers[id(prediction)] = len(predictions)
-                predictions.append(prediction)
-            rows.append(row)
-            orders.append(hit[0])
-            carried.append(hit[1])
-            places.append(number)
+    hits = [hit for lookup in tree.lookups.values() for hit in lookup.hits]
+    if not hits:
+        return Lookups(), Entries()
+    orders, carried, predictions = zip(*hits, strict=True)
+    # A prediction's tuples are immutable and shared as they are.
+    once = {id(prediction): prediction for prediction in predictions}
+    numbers = {key: number for number, key in enumerate(once)}
+    entries = Entries(*map(list, zip(*once.values(), strict=True)))
     own = (0.0, *settings.specificity)
     discounted = tuple(settings.carry * s for s in own)
-    specificity = [
-        (discounted if old else own)[order] for order, old in zip(orders, carried, strict=True)
-    ]
-    # A prediction's tuples are immutable and shared as they are.
-    columns = zip(*predictions, strict=True) if predictions else [()] * 6
-    entries = Entries(*map(list, columns))
-    found = Lookups(rows, orders, carried, places, specificity, weights)
+    found = Lookups(
+        row=[row for row, lookup in tree.lookups.items() for _ in lookup.hits],
+        order=list(orders),
+        carried=list(carried),
+        entry=[numbers[id(prediction)] for prediction in predictions],
+        specificity=[
+            (discounted if old else own)[order] for order, old in zip(orders, carried, strict=True)
+        ],
+        weight=[weight for lookup in tree.lookups.values() for weight in lookup.weights],
+    )
     return found, entries
 
 
