@@ -47,8 +47,9 @@ def test_pictures_from_disk(visit, target, tmp_path):
         source.save(path, **options)
         page = visit()
         page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
+        page.page.wait_for_selector("#recap-picture img", state="detached")
         page.page.locator("#recap-picture input[type=file]").set_input_files(path)
-        page.page.wait_for_selector("#recap-picture img")
+        page.page.wait_for_selector(f"#recap-picture img[src*='{path.name}']")
         page.page.wait_for_timeout(300)
         page.ask("Describe the picture.")
         page.run()
@@ -111,8 +112,9 @@ def test_two_sessions_never_see_each_others_tokens(visit, target):
     pages = [(first, assets.examples()[0]), (second, assets.examples()[2])]
     for page, example in pages:
         page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
+        page.page.wait_for_selector("#recap-picture img", state="detached")
         page.page.locator("#recap-picture input[type=file]").set_input_files(example.image)
-        page.page.wait_for_selector("#recap-picture img")
+        page.page.wait_for_selector(f"#recap-picture img[src*='{example.image.name}']")
         page.page.wait_for_timeout(300)
         page.ask(example.prompt)
     for page, _ in pages:
