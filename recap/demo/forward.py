@@ -117,7 +117,11 @@ def encode_pictures(visual: Qwen2_5_VisionTransformerPretrainedModel, pixels: Te
     cos, sin = _vision_angles(width // heads, theta, x.device)
     for block in visual.blocks:
         normed = functional.rms_norm(x, (width,), block.norm1.weight, 1e-6)
-        qkv = linear(normed, block.attn.qkv.weight, block.attn.qkv.bias).view(batch, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        qkv = (
+            linear(normed, block.attn.qkv.weight, block.attn.qkv.bias)
+            .view(batch, tokens, 3, heads, -1)
+            .permute(2, 0, 3, 1, 4)
+        )
         q, k, v = qkv.unbind(0)
         out = functional.scaled_dot_product_attention(_rotate(q, cos, sin), _rotate(k, cos, sin), v)
         out = out.transpose(1, 2).reshape(batch, tokens, width)
