@@ -14,7 +14,7 @@ import functools
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from transformers import Qwen2_5_VLForConditionalGeneration
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
@@ -69,7 +69,7 @@ def linear(
     return y if bias is None else y + bias.to(out_dtype)
 
 
-def _mlp(block: nn.Module, x: Tensor) -> Tensor:
+def _mlp(block: Any, x: Tensor) -> Tensor:
     """down(silu(gate(x)) * up(x)) of a block with those three projections."""
     gate, up, down = block.gate_proj, block.up_proj, block.down_proj
     half = torch.bfloat16
