@@ -116,7 +116,7 @@ def test_a_checkpoint_is_loaded_with_its_ordinary_processor_where_that_works(fam
     target = load_target(str(tmp_path), device="cpu")
     try:
         AutoProcessor.from_pretrained(tmp_path)
-    except (ImportError, OSError, ValueError):
+    except Exception:
         assert kind is not type(ordinary), "nothing in it needs torchvision"
         assert target.processor is None
     else:
