@@ -11,7 +11,7 @@ plain Python data, made where a lookup wants to read it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,6 +76,10 @@ class Predictions:
 
     def __iter__(self) -> Iterator[Prediction]:
         return (self[row] for row in range(len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles: else the two views would become arrays of their own."""
+        return Predictions, (self.table, self.seeds)
 
     @classmethod
     def empty(cls, rows: int, columns: int) -> Predictions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 import tracemalloc
@@ -335,6 +336,22 @@ def test_copies_are_independent():
     assert twin.entries()[1] == 1
     assert memory.entries()[1] == 0
     assert memory.requests == 0
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_duplicate_goes_on_by_itself(duplicate):
+    """Written to and looked up like the original, which stays as it is."""
+
+    def entry(token: int) -> Prediction:
+        return Prediction((token, 1), (0.5, 0.25), concentration_of((0.5, 0.25)), 0.5, 1, 0)
+
+    store = PredictionStore(8)
+    store.write([3], [0], table([entry(5)]))
+    twin = duplicate(store)
+    twin.write([3, 4], [0, 1], table([entry(6), entry(7)]))
+    assert [key for key, _ in twin.items()] == [3, 4]
+    assert (twin.get(3), twin.get(4)) == (entry(6), entry(7))
+    assert store.get(3) == entry(5)
 
 
 def test_bytes_are_about_what_python_uses():
