@@ -4,7 +4,7 @@ Text and picture are processed apart, so that what a person types stays inert: t
 processors put the picture's rows in by searching the text for their placeholder, and would find one
 that was typed. The picture's part of a prompt comes
 
-- from the family's ordinary processor where it can be loaded: its image processor makes the
+- from the family's ordinary processor where the checkpoint configures one and it can be loaded: its image processor makes the
   tensors, and the text that it puts in a placeholder's place is encoded;
 - from the image processor alone and the family's own `_picture_ids` where it cannot. The processors
   of Qwen's families and of SmolVLM have a part for videos, which needs torchvision; without it they
@@ -16,6 +16,7 @@ whole prompt; the tests compare all three for every family.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -164,7 +165,13 @@ class VisionTarget(Target):
 
 
 def _ordinary_processor(source: str) -> Any:
-    """The processor that a checkpoint in this folder names, or None where it cannot be loaded."""
+    """The processor of a checkpoint in this folder, or None where it cannot be loaded.
+
+    A checkpoint that does not configure one gets none: the classes' defaults are those of one size
+    of the model, and would claim another number of rows.
+    """
+    if not (Path(source) / "processor_config.json").is_file():
+        return None
     try:
         processor = AutoProcessor.from_pretrained(source)
     except Exception:  # torchvision is missing, or num2words, or the file that names the class
