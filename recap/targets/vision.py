@@ -4,8 +4,8 @@ Text and picture are processed apart, so that what a person types stays inert: t
 processors put the picture's rows in by searching the text for their placeholder, and would find one
 that was typed. The picture's part of a prompt comes
 
-- from the family's ordinary processor where the checkpoint configures one and it can be loaded: its image processor makes the
-  tensors, and the text that it puts in a placeholder's place is encoded;
+- from the family's ordinary processor where the checkpoint configures one and it can be loaded: its
+  image processor makes the tensors, and the text that it puts in a placeholder's place is encoded;
 - from the image processor alone and the family's own `_picture_ids` where it cannot. The processors
   of Qwen's families and of SmolVLM have a part for videos, which needs torchvision; without it they
   do not load. Those of LLaVA-NeXT and Idefics3 have none.
