@@ -272,10 +272,13 @@ class RequestMemory:
     """All that one request can look up: its own orders 2 and 3, and the persistent memory.
 
     Order 1 reads and writes the persistent store at once. With `carry` > 0, a lookup returns both
-    the request's own 2- and 3-token entry and the one that earlier requests left.
+    the request's own 2- and 3-token entry and the one that earlier requests left. Without `persist`
+    the request neither reads nor writes what is kept.
     """
 
     def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
+        if not settings.persist:
+            persistent = PersistentMemory(persistent.vocabulary, persistent.tokenizer)
         self.request = persistent.begin_request(settings)
         self.settings = settings
         self._vocabulary = persistent.vocabulary
