@@ -53,7 +53,8 @@ def add_bench(commands: Any) -> None:
         default="demo",
         help="demo (48 requests for the bundled model, default), a JSONL file (id, prompt, and "
         "where wanted image and category), or by name mmt-bench, seed-bench, scienceqa, ocrbench, "
-        "chartqa, mathvista, textvqa (through the package datasets)",
+        "chartqa, mathvista, textvqa (through the package datasets); paper is all seven, and "
+        "several are joined by commas",
     )
     parser.add_argument("--methods", default="default", help="see below (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each (default: 1)")
@@ -72,7 +73,7 @@ def add_bench(commands: Any) -> None:
         "--limit",
         type=int,
         help="only the first N prompts, categories interleaved; of a benchmark by name, a sample "
-        "of N (default there: 100)",
+        "of N (default there: 100); of several sets, N of each",
     )
     parser.add_argument("--seed", type=int, default=0, help="draws that sample (default: 0)")
     parser.add_argument(

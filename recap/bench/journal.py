@@ -190,7 +190,7 @@ def _pack(arrays: dict[str, Any], prefix: str, state: dict[str, Any]) -> None:
 def _leaves(state: dict[Any, Any], above: tuple[Any, ...] = ()) -> list[tuple[list[Any], Any]]:
     found: list[tuple[list[Any], Any]] = []
     for key, value in state.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             found += _leaves(value, (*above, key))
         else:
             found.append(([*above, key], value))

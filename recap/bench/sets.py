@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from recap.targets.images import load_image
 
 #: Category of a prompt that names none.
 UNSORTED = "all"
+#: Name of all the paper's benchmarks together.
+PAPER = "paper"
 #: Prompts that are drawn from a benchmark where no limit was given.
 SAMPLE = 100
 
@@ -45,14 +47,31 @@ class Item:
 def load_set(name: str, limit: int | None = None, seed: int = 0) -> list[Item]:
     """The prompts of a set, categories interleaved, the first `limit` of them.
 
-    `seed` draws the sample of a benchmark. Raises `RecapError` that says what is wrong with a file,
-    or what is missing.
+    Several sets are joined by commas, and `PAPER` stands for all of the paper's: then each gives up
+    to `limit` prompts, and is a category of its own. `seed` draws the sample of a benchmark. Raises
+    `RecapError` that says what is wrong with a file, or what is missing.
     """
-    from recap.bench.benchmarks import BENCHMARKS, load_benchmark
-    from recap.bench.demo_set import demo_items
+    from recap.bench.benchmarks import BENCHMARKS
 
     if limit is not None and limit < 1:
         raise RecapError(f"--limit must be at least 1, got {limit}.")
+    names = list(BENCHMARKS) if name == PAPER else [part for part in name.split(",") if part]
+    if len(names) == 1:
+        return _load_one(names[0], limit, seed)
+    parts = {part: _load_one(part, limit, seed) for part in names}
+    return interleave(
+        [
+            replace(item, id=f"{part}/{item.id}", category=part)
+            for part, items in parts.items()
+            for item in items
+        ]
+    )
+
+
+def _load_one(name: str, limit: int | None, seed: int) -> list[Item]:
+    from recap.bench.benchmarks import BENCHMARKS, load_benchmark
+    from recap.bench.demo_set import demo_items
+
     if name == "demo":
         items = demo_items()
     elif name in BENCHMARKS:
@@ -61,7 +80,7 @@ def load_set(name: str, limit: int | None = None, seed: int = 0) -> list[Item]:
         items = read_jsonl(Path(name))
     else:
         raise RecapError(
-            f"There is no set of prompts {name!r}: neither a file nor one of demo, "
+            f"There is no set of prompts {name!r}: neither a file nor one of demo, {PAPER}, "
             f"{', '.join(BENCHMARKS)}."
         )
     return interleave(items)[:limit]

@@ -198,11 +198,11 @@ def test_help_lists_methods_and_presets(recap):
 def test_two_processes_share_the_prompts(prompts, tmp_path):
     """Under accelerate, each takes every second prompt, and the first reports on all."""
     out = str(tmp_path / "out.json")
+    # What `accelerate launch` starts where there are several GPUs; the CPU has it to be asked for.
     command = (
-        sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2",
-        "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no",
-        "--main_process_port", "0", "-m", "recap", "bench", "--prompts", prompts,
-        "--methods", "recap-plus@8,transformers-greedy", "--json", out, "--device", "cpu", *TINY,
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        "-m", "recap", "bench", "--prompts", prompts, "--device", "cpu", "--json", out,
+        "--methods", "recap-plus@8,transformers-greedy", *TINY,
     )  # fmt: skip
     done = subprocess.run(
         command,

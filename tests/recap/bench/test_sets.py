@@ -107,6 +107,15 @@ def test_mistakes_in_a_file_are_named(tmp_path, row, words):
         read_jsonl(path)
 
 
+def test_several_sets_are_categories(tmp_path):
+    """Each gives up to the limit, under its own name; equal ids stay apart."""
+    one = write_lines(tmp_path / "one.jsonl", *({"id": str(n), "prompt": "p"} for n in range(4)))
+    two = write_lines(tmp_path / "two.jsonl", *({"id": str(n), "prompt": "q"} for n in range(2)))
+    items = load_set(f"{one},{two}", limit=3)
+    assert [item.category for item in items] == [str(s) for s in (one, two, one, two, one)]
+    assert len({item.id for item in items}) == 5
+
+
 def test_what_is_no_set(tmp_path):
     """Nor a file, nor a name; nor one without prompts; nor a limit of none."""
     with pytest.raises(RecapError, match="textvqa"):
