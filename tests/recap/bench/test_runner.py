@@ -6,6 +6,7 @@ import gc
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from recap.bench.contenders import Baseline, make_contender
@@ -229,6 +230,32 @@ def test_killed_half_way_and_resumed(tmp_path, warm):
     assert untimed(again.results) == untimed(whole)
     assert again.results == resumed  # times included: nothing was measured again
     again.close()
+
+
+def test_any_nested_state_survives(tmp_path):
+    """Numbers, texts, lists, arrays, whole-number keys, and dictionaries with nothing in them."""
+    state = {"n": 1, "text": "x", "list": [0.5, 2], "orders": {1: {"ids": np.arange(3)}, 2: {}}}
+
+    class Keeper:
+        label = "recap@8:orders=1+2"
+        restored = None
+
+        def state(self):
+            return state
+
+        def restore(self, found):
+            self.restored = found
+
+    path, keeper = tmp_path / "x.partial.jsonl", Keeper()
+    journal = Journal(path, {}, 2)
+    journal.append(None, [keeper])
+    journal.close()
+    journal = Journal(path, {}, 2, resume=True)
+    journal.restore([keeper])
+    journal.close()
+    ids = keeper.restored["orders"][1].pop("ids")
+    assert ids.tolist() == [0, 1, 2]
+    assert keeper.restored == {**state, "orders": {1: {}, 2: {}}}
 
 
 def test_a_finished_file_is_no_obstacle(tmp_path):
