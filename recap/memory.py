@@ -122,6 +122,13 @@ class PredictionStore:
         while len(self._entries) > self._capacity:
             self._entries.popitem(last=False)
 
+    def shrink(self, count: int) -> int:
+        """Drop what was written longest ago until `count` entries are left. Returns how many."""
+        dropped = max(0, len(self._entries) - count)
+        for _ in range(dropped):
+            self._entries.popitem(last=False)
+        return dropped
+
     def state(self) -> dict[str, np.ndarray]:
         """The entries as arrays, least recently written first. Rows are padded with id -1."""
         items = list(self.items())
@@ -217,6 +224,18 @@ class PersistentMemory:
     def nbytes(self) -> dict[int, int]:
         """Bytes held by order, roughly."""
         return {order: store.nbytes() for order, store in self.stores.items()}
+
+    def shrink(self, limit: int) -> int:
+        """Drop what was written longest ago until about `limit` bytes are held.
+
+        Every order gives up the same share. Returns how many entries were dropped. The last
+        request must have ended.
+        """
+        self.settle()
+        held = sum(self.nbytes().values())
+        if held <= limit:
+            return 0
+        return sum(store.shrink(len(store) * limit // held) for store in self.stores.values())
 
     def copy(self) -> PersistentMemory:
         """An independent copy, for a lane of a race: all that was learnt so far, settled."""
