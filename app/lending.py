@@ -77,12 +77,22 @@ class Lent:
         """The events of a job that a forked process does."""
         number = next(self._numbers)
         states = {name: memory.state_dict() for name, memory in memories.items()}
-        for event in self._call(number, job, states):
+        for event in self._lent(number, job, states):
             if isinstance(event, _Failed):
                 raise FaultError(event.message, event.device)
             yield _unpacked(event, target)
             if stop():
                 self._stopped[:] = struct.pack("q", number)
+
+    def _lent(self, *arguments: Any) -> Iterator[Any]:
+        """The call itself. What the platform says (quotas, a process that died) is marked as such.
+
+        It has a visitor's request from the context of the thread that this runs in.
+        """
+        try:
+            yield from self._call(*arguments)
+        except Exception as error:
+            raise FaultError(f"ZeroGPU says: {explain(error)}") from None
 
     def duration(self, number: int, job: Job, states: dict[str, Any]) -> int:
         """Seconds to ask for; a visitor's quota is checked against them before the call."""

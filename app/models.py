@@ -43,13 +43,19 @@ def default_model(chosen: str = "") -> str:
 class ModelShelf:
     """Holds the current target; `get` switches it, `events` puts it to work."""
 
-    def __init__(self, load: Callable[[str], Any] | None = None, host: Host | None = None) -> None:
+    def __init__(
+        self,
+        load: Callable[[str], Any] | None = None,
+        host: Host | None = None,
+        gpu: Callable[..., Any] | None = None,
+    ) -> None:
         self.host = host or Host()
         self.default = default_model(self.host.model)
         self._load = load or partial(_load, self.host)
         self._current: Target | None = None
         self._name = ""
-        self._lent = Lent(self) if self.host.lends else None
+        # `gpu` stands in for `spaces.GPU`.
+        self._lent = Lent(self, gpu) if gpu or self.host.lends else None
 
     @property
     def current(self) -> Target | None:

@@ -101,6 +101,8 @@ class SessionState:
         ago.
         """
         every = self._oldest_first()
+        for model, method in every:
+            self._memories[model][method].settle()
         while len(every) > 1 and self.size()[1] > limit:
             model, method = every.pop(0)
             self.dropped += sum(self._memories[model].pop(method).entries().values())
