@@ -55,18 +55,18 @@ def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[
         """
         state = SessionState()
         state.visitor = visitor_of(request)
+        last: dict[str, Any] = {}
         try:
             asked = _asked(image, prompt, method, max_new_tokens, settings)
             most = shelf.host.max_new_tokens
             if not 1 <= asked.max_new_tokens <= most:
                 raise SettingsError("max_new_tokens", f"must be between 1 and {most}")
+            for last in stream(state, asked, shelf.default, shelf, turnstile, remember=False):
+                if last["end"] is None:
+                    text = state.trace.text if state.trace is not None else ""
+                    yield {"text": text, "finish": None, "note": last["note"]}
         except RecapError as error:
             raise gr.Error(str(error)) from None
-        for value in stream(state, asked, shelf.default, shelf, turnstile, remember=False):
-            if value["end"] is None:
-                text = state.trace.text if state.trace is not None else ""
-                yield {"text": text, "finish": None, "note": value["note"]}
-            last = value
         trace = state.trace
         if trace is None or trace.finish == "error":
             raise gr.Error(_message(last, trace))

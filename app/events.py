@@ -53,10 +53,11 @@ class Events:
     def run(self, state: SessionState, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
         try:
-            form = self._read(values)
+            yield from self._run(state, self._read(values))
         except RecapError as error:
             yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip(), gr.skip()
-            return
+
+    def _run(self, state: SessionState, form: Form) -> Iterator[tuple[Any, ...]]:
         run, stop = gr.Button("Run"), gr.Button(interactive=True)
         for value in stream(
             state,
@@ -74,25 +75,24 @@ class Events:
 
     def race(self, state: SessionState, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Race; yields (race, notice, chart, Stop button). Behind the form: methods, cold."""
-        nothing = gr.skip()
         try:
-            form = self._read(values)
-            methods, cold = form.rest
-            if len(methods or ()) < 2:
-                raise SettingsError("methods", "a race needs at least two")
+            yield from self._race(state, self._read(values))
         except RecapError as error:
-            yield nothing, {"text": str(error)}, nothing, nothing
-            return
+            yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip()
+
+    def _race(self, state: SessionState, form: Form) -> Iterator[tuple[Any, ...]]:
+        methods, cold = form.rest
+        if len(methods or ()) < 2:
+            raise SettingsError("methods", "a race needs at least two")
         chosen = [name for name in METHODS if name in methods]
-        race = None
         for race in stream_race(
             state, form.asked, chosen, form.model, self._shelf, self._turnstile, cold=bool(cold)
         ):
-            yield race.value(), _NOTHING, nothing, gr.Button(interactive=True)
-        chart = nothing
-        if race is not None and race.comparison:
+            yield race.value(), _NOTHING, gr.skip(), gr.Button(interactive=True)
+        chart = gr.skip()
+        if race.comparison:
             chart = gr.Plot(tokens_over_time(race.curves), visible=True)
-        yield race.value() if race else nothing, _NOTHING, chart, gr.Button(interactive=False)
+        yield race.value(), _NOTHING, chart, gr.Button(interactive=False)
 
     def _read(self, values: Sequence[Any]) -> Form:
         """The values of `layout.Ask.inputs`, and what follows them. Raises `RecapError`."""

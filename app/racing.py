@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from app.hosting import Host
-from app.line import BusyError, Turnstile
+from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import RunPayload, describe, dumps
 from app.runner import Asked, Worker, bare, full, prepare, spell, trace_bytes
@@ -209,9 +209,10 @@ def stream_race(
     *,
     cold: bool,
 ) -> Iterator[RaceState]:
-    """Race and yield the state as it grows. A run or race of this session that goes on is ended."""
-    state.stop()
-    race = RaceState(state.next_serial())
+    """Race and yield the state as it grows. A run or race of this session that goes on is ended.
+
+    Raises `BusyError`, which leaves everything as it was.
+    """
     job = RaceJob(asked, tuple(methods), cold)
 
     def produce(stop: Callable[[], bool], note: Callable[[str], None]) -> Iterator[Any]:
@@ -219,13 +220,10 @@ def stream_race(
         note("Warming every shape up, so that no lane pays for being the first…")
         return shelf.events(job, target, state.memories(target.name), stop)
 
-    try:
-        worker = Worker(turnstile, produce, state.visitor)
-    except BusyError as error:
-        race.close(str(error))
-        yield race
-        return
+    worker = Worker(turnstile, produce, state.visitor)
+    state.stop()
     state.worker = worker
+    race = RaceState(state.next_serial())
     try:
         while True:
             over = not worker.alive

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from app.line import BusyError, Turnstile
+from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import RunPayload
 from app.runner import Asked, Closed, Event, Opened, Passed, Prefilled, Worker
@@ -92,18 +92,13 @@ def stream(
     """Run what was asked and yield the page's value as it grows.
 
     A visitor has one run: a newer one ends it, since whoever presses Run again wants the new
-    answer and not two.
+    answer and not two. Raises `BusyError`, which leaves everything as it was.
     """
+    worker = Worker(turnstile, _producer(state, asked, model, shelf, remember), state.visitor)
     state.stop()
+    state.worker = worker
     collector = Collector(RunPayload(state.next_serial(), show=show))
     payload = collector.payload
-    try:
-        worker = Worker(turnstile, _producer(state, asked, model, shelf, remember), state.visitor)
-    except BusyError as error:
-        collector.close(str(error))
-        yield payload.value()
-        return
-    state.worker = worker
     interval = 1 / UPDATES_PER_SECOND
     try:
         sent, when = None, 0.0

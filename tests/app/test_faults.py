@@ -16,8 +16,9 @@ from app.assets import ROOT
 from app.exports import EXPORTS, parcel
 from app.faults import explain
 from app.hosting import Host
-from app.line import Turnstile
+from app.line import BusyError, Turnstile
 from app.models import ModelShelf
+from app.racing import stream_race
 from app.runner import Worker
 from app.state import SessionState
 from app.streaming import stream
@@ -289,10 +290,17 @@ def test_a_full_memory_drops_its_oldest_entries_and_says_so(target, turnstile, a
 
 
 def test_a_full_line_is_told_at_once(target, shelf, ask):
+    """And it changes nothing: a run of the same visitor that is in the line already stays there."""
     turnstile = Turnstile(length=1)
-    tickets = [turnstile.join() for _ in range(2)]
-    end = run(SessionState(), ask(), shelf, turnstile)
-    assert "Too many are waiting" in end["message"]
-    for ticket in tickets:
-        turnstile.leave(ticket)
-    assert run(SessionState(), ask(), shelf, turnstile)["message"] is None
+    ticket, state = turnstile.join(), SessionState()
+    values = stream(state, ask(), "any", shelf, turnstile)
+    serial = next(values)["serial"]
+    with pytest.raises(BusyError, match="Too many are waiting"):
+        next(stream(state, ask(), "any", shelf, turnstile))
+    with pytest.raises(BusyError, match="Too many are waiting"):
+        next(stream_race(state, ask(), ["recap", "autoregressive"], "any", shelf, turnstile,
+                         cold=False))  # fmt: skip
+    assert state.serial == serial
+    turnstile.leave(ticket)
+    *_, last = values
+    assert json.loads(last["end"])["finish"] == "length"
