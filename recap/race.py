@@ -104,13 +104,16 @@ class Race:
     def warm_up(self) -> None:
         """Run passes of all sizes up to the largest, so that no lane pays for being the first.
 
-        Sizes go up by factors of two; a fixed budget's own size is among them.
+        Sizes go up by factors of two; a fixed budget's own size is among them. What passes cost is
+        measured here, too, where a lane's budget asks.
         """
         request = self._request.twin()
         settings = [lane.run.settings for lane in self.lanes]
         top_k = max(s.top_k for s in settings)
         self.target.prefill(request, top_k=top_k, seed_rows=max(s.seed_rows for s in settings))
-        budgets = {s.budget + 1 for s in settings}
+        for lane in self.lanes:
+            lane.run.ready_budget()
+        budgets = {s.most_nodes + 1 for s in settings}
         ladder = {2**n for n in range(9) if 2**n < max(budgets)}
         self.target.warm_up(request, sorted(ladder | budgets), top_k=top_k)
 

@@ -23,7 +23,7 @@ class AutoregressiveDrafter:
     ) -> None:
         del persistent, settings, ends
 
-    def propose(self, text: Sequence[int], limit: int) -> CandidateTree:
+    def propose(self, text: Sequence[int], limit: int, floors: Sequence[float]) -> CandidateTree:
         """The root alone."""
         tree = CandidateTree.at(text)
         tree.reason = "off"
