@@ -4,7 +4,7 @@ Rows and nodes. A verification pass has one *row* per token: row 0 is the root (
 token), row i + 1 is node i. All lists here are by row; a row's parent always comes before it.
 
     tree = CandidateTree(root=42)
-    best_first(tree, expand, floors=fixed_floors(63), max_depth=10, trust=trust)
+    best_first(tree, expand, floors=Floors.fixed(63), max_depth=10, trust=trust)
     tree.ancestry()           # (rows, rows) bool: what each row may see of the tree
     accept(tree, choices)     # rows along the accepted path, root first
 """
@@ -12,8 +12,8 @@ token), row i + 1 is node i. All lists here are by row; a row's parent always co
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,6 +133,37 @@ class CandidateTree:
         return self._ancestry
 
 
+#: The floor behind the last node that may be had.
+STOP = math.inf
+
+
+class Floors(NamedTuple):
+    """How probable a node must be to be worth having.
+
+    `next[n]`: what its path probability must exceed where the tree has n nodes already. The last
+    is infinite, so there are at most len(next) - 1 nodes. `ever[n]` is the least of these from n
+    on: what is not above it will not be wanted however large the tree grows.
+    """
+
+    next: Sequence[float]
+    ever: Sequence[float]
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Floors:
+        """From the floors for each number of nodes."""
+        return cls(values.tolist(), np.minimum.accumulate(values[::-1])[::-1].tolist())
+
+    @classmethod
+    def fixed(cls, nodes: int) -> Floors:
+        """Everything is worth having until there are so many nodes."""
+        return cls.of(np.array([-1.0] * nodes + [STOP]))
+
+    @property
+    def most(self) -> int:
+        """Nodes that there may be."""
+        return len(self.next) - 1
+
+
 #: Ranked continuations of a row: (token, fused score), best first.
 Expand = Callable[[int], Ranked]
 #: Factors by level of score (`recap.calibration`) for an expanded row's children, in [0, 1].
@@ -143,7 +174,7 @@ def best_first(
     tree: CandidateTree,
     expand: Expand,
     *,
-    floors: Sequence[float],
+    floors: Floors,
     max_depth: int,
     trust: Trust,
     width: int = 8,
@@ -151,8 +182,7 @@ def best_first(
 ) -> None:
     """Grow the tree by its most probable candidates for as long as they are above the floors.
 
-    `floors[n]` is what the path probability of a node must exceed where the tree has n nodes
-    already; the last is infinite. `expand(row)` is called at most once for a row, right after it
+    `expand(row)` is called at most once for a row, right after it
     was added; its scores are non-increasing and sum to at most one. A child's path probability is
     its parent's times its score times the factor that `trust(row)` has for such a score, and not
     above its better sibling's; no factor exceeds `ceiling`, which is at most one. So no child beats
@@ -164,9 +194,7 @@ def best_first(
     """
     heap: list[tuple[float, int, int, Any, Sequence[float]]] = []
     push, pop, level = heapq.heappush, heapq.heappop, LEVEL
-    most = len(floors) - 1
-    # What a candidate must exceed to be taken at all, however large the tree may grow.
-    least = list(accumulate(reversed(floors), min))[::-1]
+    most, (wanted, ever) = floors.most, floors
     row = 0
     while True:
         bound = tree.path[row] * ceiling
@@ -174,7 +202,7 @@ def best_first(
         if (
             most
             and tree.depth[row] < max_depth
-            and (not row or (bound > least[row] and _may_matter(bound, heap, most - row)))
+            and (not row or (bound > ever[row] and _may_matter(bound, heap, most - row)))
         ):
             ranked = expand(row)
             if ranked:
@@ -185,7 +213,7 @@ def best_first(
         if not heap:
             return
         negative, rank, parent, ranked, factors = pop(heap)
-        if -negative <= floors[row]:
+        if -negative <= wanted[row]:
             if not row and most:
                 tree.reason = "does-not-pay"
             return

@@ -13,7 +13,7 @@ from recap.drafters.base import Learned, Outcome
 from recap.memory import PersistentMemory
 from recap.settings import ADAPTIVE, Settings
 from recap.suffix import SuffixIndex
-from recap.tree import CandidateTree, Lookup
+from recap.tree import CandidateTree, Floors, Lookup
 
 
 class PromptLookupDrafter:
@@ -39,25 +39,25 @@ class PromptLookupDrafter:
         # Of the last proposal: the length of its match, and what followed it.
         self._proposed: tuple[int, list[int]] = (0, [])
 
-    def propose(self, text: Sequence[int], limit: int, floors: Sequence[float]) -> CandidateTree:
+    def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
         """See `Drafter.propose`."""
         settings = self.settings
         self._index.extend(text[len(self._index.text) :])
         match, continuation = self._index.propose(
-            settings.suffix_min_match, min(settings.max_depth, len(floors) - 1, limit)
+            settings.suffix_min_match, min(settings.max_depth, floors.most, limit)
         )
         self._proposed = match, continuation
         factors = self._flat or self._calibration.factors()[0]
         tree = CandidateTree.at(text)
         for row, token in enumerate(continuation):
             path = tree.path[row] * factors[match + row]
-            if path <= floors[row]:
+            if path <= floors.next[row]:
                 break
             tree.lookups[row] = Lookup((), (), token, match + row, 1.0)
             tree.add(row, token, 1.0, path)
         if not tree.nodes:
             nothing = "does-not-pay" if continuation else "no-hit"
-            tree.reason = nothing if len(floors) > 1 else "off"
+            tree.reason = nothing if floors.most else "off"
         return tree
 
     def observe(self, outcome: Outcome) -> Learned:

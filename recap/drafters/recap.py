@@ -17,7 +17,7 @@ from recap.memory import PersistentMemory, RequestMemory
 from recap.prediction import SEED_STEP, Prediction, predictions_from_rows
 from recap.settings import ADAPTIVE, Settings
 from recap.suffix import SuffixIndex
-from recap.tree import CandidateTree, Lookup, best_first
+from recap.tree import CandidateTree, Floors, Lookup, best_first
 
 #: Trust in a fused score by its level, before any data: about what the bundled model and a
 #: language model of 135 M parameters show. Low scores deserve it; the middle is too sure of itself.
@@ -57,7 +57,7 @@ class RecapDrafter:
         # Of the last proposal: row -> (group, ranked candidates), of every row that was looked up.
         self._families: dict[int, tuple[int, Ranked]] = {}
 
-    def propose(self, text: Sequence[int], limit: int, floors: Sequence[float]) -> CandidateTree:
+    def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
         """See `Drafter.propose`."""
         settings = self.settings
         tree = CandidateTree.at(text)

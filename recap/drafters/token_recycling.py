@@ -18,7 +18,7 @@ from recap.drafters.base import Learned, Outcome, give_reason
 from recap.memory import PersistentMemory, RequestMemory
 from recap.prediction import SEED_STEP, Prediction, predictions_from_rows
 from recap.settings import ADAPTIVE, Settings
-from recap.tree import CandidateTree, Lookup
+from recap.tree import CandidateTree, Floors, Lookup
 
 #: Children of each node of the full tree, depth by depth in breadth-first order (a fact of the
 #: method's public code). The k-th child of a node follows its k-th ranked prediction.
@@ -107,7 +107,7 @@ class TokenRecyclingDrafter:
         # Of the last proposal: row -> (depth, prediction), of every row that was looked up.
         self._families: dict[int, tuple[int, Prediction]] = {}
 
-    def propose(self, text: Sequence[int], limit: int, floors: Sequence[float]) -> CandidateTree:
+    def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
         """Fill the template from the matrix; what has no prediction is left out."""
         tree = CandidateTree.at(text)
         tree.template = True
@@ -128,7 +128,7 @@ class TokenRecyclingDrafter:
                 if hits:
                     families[row] = depth, hits[0].prediction
             if found.hits and rank < len(found.hits[0].prediction.ids):
-                if path <= floors[tree.nodes]:
+                if path <= floors.next[tree.nodes]:
                     tree.reason = None if tree.nodes else "does-not-pay"
                     break
                 prediction = found.hits[0].prediction
