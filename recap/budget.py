@@ -12,7 +12,8 @@ row where it brings tokens faster than decoding brings them on the whole.
 
 The lesson: a row that is rejected leaves a prediction behind, and later guesses are made of these.
 A memory that is only fed what pays at once stays poor, and then nothing pays. The first few rows of
-a step teach the most.
+a step teach the most. Teaching is paid from what speculation has gained so far, and from a small
+grant, so that where it never gains anything it costs next to nothing.
 
     budget = start_budget(settings, curve)
     tree = drafter.propose(text, limit, budget.floors())   # grows no further than can pay
@@ -34,11 +35,10 @@ from recap.settings import Settings
 from recap.tree import STOP, CandidateTree, Floors
 
 #: Tokens that the rows of a step are worth for what they teach, and after how many rows most of it
-#: is taught. On the bundled model this gave 8 % more speed than none and 3 % more than twice as
-#: much; where rows are dear, as on a language model on one core, it changes little.
+#: is taught.
 LESSON, _TEACHING_ROWS = 1.0, 8.0
-#: Tokens that a request may spend on teaching before it has gained any, and the share of what it has
-#: gained over single-row passes that it may spend on top.
+#: Tokens that a request may spend on teaching before it has gained any, and the share of what it
+#: has gained over single-row passes that it may spend on top.
 GRANT, _SHARE = 3.0, 1.0
 #: Steps over which rate and level of the cost are averaged: 1 / (1 - this).
 _MEMORY = 0.96

@@ -139,15 +139,15 @@ def measure(target: Target, length: int, limit: float = LIMIT) -> CostCurve:
 
     The sizes take turns, so that a disturbance hits all of them, and each gets about the same time.
     """
-    verify = _scratch(target, length)
-    verify(1)  # the first pass of all warms up what all sizes share
+    started = time.perf_counter()
+    verify = _scratch(target, length)  # which warms up what all sizes share
 
     def timed(rows: int) -> float:
-        started = time.perf_counter()
+        before = time.perf_counter()
         verify(rows)
-        return time.perf_counter() - started
+        return time.perf_counter() - before
 
-    return measure_by(timed, limit)
+    return measure_by(timed, limit - (time.perf_counter() - started))
 
 
 def measure_by(

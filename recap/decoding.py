@@ -127,12 +127,16 @@ class Run:
         with self._reporting():
             self._prefill()
 
-    def ready_budget(self) -> None:
-        """Look up or measure what passes cost, where the budget asks. Not charged to the clock."""
-        if self._cost is None and self.settings.budget == ADAPTIVE:
+    def ready_budget(self, *, remeasure: bool = False) -> None:
+        """Look up what passes cost, or measure it, where the budget asks.
+
+        The prefill does it where it was not done. It is not charged to the clock.
+        """
+        if self.settings.budget == ADAPTIVE and (remeasure or self._cost is None):
             # Half of an answer of usual length: about the middle of what passes will run behind.
             ahead = min(self.max_new_tokens, _USUAL_ANSWER) // 2
-            self._cost = cost_of(self.target, self.request.prompt_length + ahead)
+            context = self.request.prompt_length + ahead
+            self._cost = cost_of(self.target, context, remeasure=remeasure)
 
     def _prefill(self) -> None:
         self.ready_budget()

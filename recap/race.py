@@ -21,7 +21,7 @@ from recap.decoding import Run, new_memory
 from recap.drafters import METHODS, get_method
 from recap.errors import SettingsError
 from recap.memory import PersistentMemory
-from recap.settings import Settings
+from recap.settings import ADAPTIVE, Settings
 from recap.targets.base import Request, Target
 from recap.trace import Step, Trace
 
@@ -111,11 +111,20 @@ class Race:
         settings = [lane.run.settings for lane in self.lanes]
         top_k = max(s.top_k for s in settings)
         self.target.prefill(request, top_k=top_k, seed_rows=max(s.seed_rows for s in settings))
-        for lane in self.lanes:
-            lane.run.ready_budget()
+        self.measure_cost(again=False)
         budgets = {s.most_nodes + 1 for s in settings}
         ladder = {2**n for n in range(9) if 2**n < max(budgets)}
         self.target.warm_up(request, sorted(ladder | budgets), top_k=top_k)
+
+    def measure_cost(self, again: bool = True) -> None:
+        """Measure what passes cost, for every lane whose budget asks; `again`: even if known.
+
+        It is one target and one prompt, so that once is enough for all lanes.
+        """
+        for lane in self.lanes:
+            if lane.run.settings.budget == ADAPTIVE:
+                lane.run.ready_budget(remeasure=again)
+                again = False
 
     def steps(self) -> Iterator[tuple[Lane, Step | None]]:
         """Advance lanes to the end. The first yield of each lane is its prefill, without a step."""
