@@ -36,7 +36,7 @@ from recap.tree import STOP, CandidateTree, Floors
 
 #: Tokens that the rows of a step are worth for what they teach, and after how many rows most of it
 #: is taught.
-LESSON, _TEACHING_ROWS = 1.0, 8.0
+LESSON, _TEACHING_ROWS = 0.6, 8.0
 #: Tokens that a request may spend on teaching before it has gained any, and the share of what it
 #: has gained over single-row passes that it may spend on top.
 GRANT, _SHARE = 3.0, 1.0

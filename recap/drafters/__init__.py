@@ -67,7 +67,7 @@ METHODS: dict[str, Method] = {
         Method(
             "token-recycling",
             "Token Recycling",
-            "Follows the last token's latest predictions along a fixed tree of ranks.",
+            "Follows the last token's latest predictions along a tree of ranks.",
             TokenRecyclingDrafter,
             {"orders": (1,)},
         ),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recap.calibration import LEVELS, level_of
-from recap.tree import CandidateTree, Floors, accept, best_first
+from recap.tree import CandidateTree, Floors, Lookup, accept, best_first
 
 #: Scores with few values, so that ties are common.
 SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.25, 0.5, 0.5, 1.0])
@@ -125,9 +125,9 @@ def test_cutting_keeps_a_prefix_and_its_lookups():
     tree = CandidateTree(7)
     for row, token in enumerate([1, 2, 3]):
         tree.add(row, token, 0.5, 0.5)
-        tree.lookups[row] = None
+        tree.lookups[row] = Lookup((), ())
     tree.cut(1)
-    assert (tree.nodes, tree.token, list(tree.lookups)) == (1, [7, 1], [0])
+    assert (tree.nodes, tree.token, list(tree.lookups)) == (1, [7, 1], [0, 1])
     assert tree.ancestry().shape == (2, 2)
 
 
