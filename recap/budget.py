@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from recap.cost import CostCurve
-from recap.settings import Settings
+from recap.settings import ADAPTIVE, Settings
 from recap.tree import STOP, CandidateTree, Floors
 
 #: Tokens that the rows of a step are worth for what they teach, and after how many rows most of it
@@ -60,7 +60,8 @@ class Decision(NamedTuple):
     expected_tokens: float
     expected_seconds: float | None
     reason: str | None
-    #: Tokens that verifying these nodes is expected to gain over a single row, net of their time.
+    #: Tokens that verifying these nodes is expected to gain over a single row, net of their time
+    #: and with what they teach.
     gain: float = 0.0
     #: Nodes that were drafted, None where drafting was left out.
     drafted: int | None = 0
@@ -104,7 +105,7 @@ class Budget(Protocol):
 
 def start_budget(settings: Settings, curve: CostCurve | None = None) -> Budget:
     """The budget of one run. An adaptive one needs the cost of passes."""
-    if settings.budget != "adaptive":
+    if settings.budget != ADAPTIVE:
         return FixedBudget(settings.most_nodes)
     if curve is None:
         raise ValueError("an adaptive budget needs the cost of passes")
@@ -183,7 +184,7 @@ class AdaptiveBudget:
 
         Behind n nodes of the best-first order no node is more probable than the next, p. So m more
         gain at most m times p and what the next one teaches, and cost at least m times the least
-        slope from here.
+        slope from here, and the host's time for a node.
         """
         rate = self.rate
         host = self._drafting.value + self._observing.value
@@ -201,14 +202,14 @@ class AdaptiveBudget:
         seconds = [level * cost + host * n for n, cost in enumerate(self._cost[: len(tree)])]
         prices = [rate * s for s in seconds]
         k, best = best_prefix(tree.path, prices)
-        spent = 0.0
+        gain, spent = best - (1.0 - prices[0]), 0.0
         if self._may_teach:
             taught = [price - worth for price, worth in zip(prices, self._lesson, strict=False)]
-            k, _ = best_prefix(tree.path, taught)
-            spent = best - (sum(tree.path[: k + 1]) - prices[k])
+            k, value = best_prefix(tree.path, taught)
+            gain = value - (1.0 - prices[0])
+            spent = best - (value - self._lesson[k])
         reason = "does-not-pay" if tree.nodes and not k else tree.reason
         tree.cut(k)
-        gain = best - (1.0 - prices[0])
         return Decision(
             k, sum(tree.path), level * self._cost[k], reason, gain, drafted, max(0.0, spent)
         )

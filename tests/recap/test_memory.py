@@ -293,3 +293,19 @@ def test_bytes_are_about_what_python_uses():
     used = tracemalloc.get_traced_memory()[0] - start
     tracemalloc.stop()
     assert 0.5 < store.nbytes() / used < 2.0
+
+
+def test_what_guesses_were_worth_is_part_of_the_memory():
+    """Saved, copied and cleared with it; what was saved without it loads, what is damaged not."""
+    memory = PersistentMemory(VOCABULARY)
+    memory.counts.add(1, 2, True, 0.5)
+    state = memory.state_dict()
+    again = PersistentMemory(VOCABULARY)
+    again.load_state_dict(state)
+    assert again.counts.cells == memory.copy().counts.cells == {(1, 2): [1.0, 0.5]}
+    again.load_state_dict({name: part for name, part in state.items() if name != "counts"})
+    assert not again.counts.cells
+    with pytest.raises(MemoryMismatchError):
+        again.load_state_dict({**state, "counts": {"cells": [[0, 1]], "counts": [[-1.0, 2.0]]}})
+    memory.clear()
+    assert not memory.counts.cells
