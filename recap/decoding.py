@@ -28,7 +28,7 @@ import transformers
 from recap import __version__
 from recap.budget import Budget, FixedBudget, start_budget
 from recap.cost import CostCurve, cost_of
-from recap.detokenize import Detokenizer, token_bytes
+from recap.detokenize import Detokenizer, spelling
 from recap.drafters import Drafter, Outcome, Rows, get_method
 from recap.errors import ContextError, MemoryMismatchError, PromptError, SettingsError
 from recap.memory import PersistentMemory
@@ -418,11 +418,8 @@ class Run:
         if tokenizer is None:
             return
         for token in shown - self._known:
-            spelled = token_bytes(tokenizer, token) if token >= 0 else b""
-            known[str(token)] = {
-                "text": spelled.decode("utf-8", "replace"),
-                "bytes": spelled.hex(),
-            }
+            text, spelled = spelling(tokenizer, token)
+            known[str(token)] = {"text": text, "bytes": spelled}
         self._known |= shown
 
 
