@@ -16,8 +16,8 @@ from app.payload import of_trace
 from recap.trace import Trace
 
 _COLUMNS = (
-    "step", "position", "nodes", "matched", "accepted_length", "reason", "draft_s", "verify_s",
-    "commit_s", "observe_s", "sources", "text",
+    "step", "position", "nodes", "matched", "accepted_length", "reason", "expected_tokens",
+    "expected_s", "draft_s", "verify_s", "commit_s", "observe_s", "sources", "text",
 )  # fmt: skip
 
 
@@ -43,6 +43,8 @@ def steps_csv(trace: Trace) -> str:
                 step.matched,
                 step.accepted_length,
                 step.budget.get("reason") or "",
+                step.budget["expected_tokens"],
+                "" if step.budget["expected_seconds"] is None else step.budget["expected_seconds"],
                 *(f"{step.seconds[k]:.6f}" for k in ("draft", "verify", "commit", "observe")),
                 " ".join(e.source for e in step.emitted),
                 _inert("".join(words)),

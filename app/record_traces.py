@@ -16,6 +16,7 @@ import torch
 from app import assets
 from app.models import default_model
 from recap.session import Session
+from recap.settings import Settings
 from recap.targets import load_target
 from recap.targets.images import load_image
 from recap.trace import Step, Trace
@@ -24,6 +25,8 @@ _PROMPTS = ("Describe the picture in detail.", "Where is everything?")
 #: Pictures that one memory sees.
 _PICTURES = 3
 _KIND = "scene"
+#: Many nodes: a tree to look at, and the same one on every machine.
+_NODES = 63
 #: So much of a step fits on a screen without scrolling.
 _MATCHED = range(3, 8)
 
@@ -81,12 +84,15 @@ def main() -> None:
         for number, example in enumerate(assets.examples())
         if example.kind == _KIND and example.image is not None
     ]
+    settings = Settings(budget=_NODES)
     stories = []
     for prompt in _PROMPTS:
         for first in range(len(scenes)):
             session = Session(target)
             for number, picture in (scenes[first:] + scenes[:first])[:_PICTURES]:
-                run = session.run(prompt, picture, max_new_tokens=arguments.max_new_tokens)
+                run = session.run(
+                    prompt, picture, settings=settings, max_new_tokens=arguments.max_new_tokens
+                )
                 trace = run.finish_all()
                 stories += find(number, trace, session.memory("recap").requests)
     story = max(stories, key=lambda found: found.worth)

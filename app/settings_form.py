@@ -26,6 +26,8 @@ _LABELS = {
     "suffix": "Suffix",
     "runner_up": "Runner-up",
 }
+#: Numbers of nodes that are offered; any other can be typed.
+_BUDGETS = (8, 16, 24, 32, 48, 63, 80)
 #: A longer range than this is typed, not dragged.
 _LONGEST_SLIDER = 512
 
@@ -57,7 +59,8 @@ class SettingsForm:
 
     def show(self, settings: Settings) -> list[Any]:
         """Values for the components."""
-        return [_shown(getattr(settings, name)) for name in self.names]
+        specs = {spec.name: spec for spec in fields(Settings)}
+        return [_shown(specs[name], getattr(settings, name)) for name in self.names]
 
     def defaults(self, method: str) -> list[Any]:
         """A method's own values, for Reset."""
@@ -78,10 +81,13 @@ def _component(spec: Field[Any], value: Any) -> Any:
     common = {
         "label": label,
         "info": spec.metadata["help"],
-        "value": _shown(value),
+        "value": _shown(spec, value),
         "elem_id": f"setting-{spec.name}",
         "interactive": True,
     }
+    if "word" in spec.metadata:
+        numbers = [str(number) for number in _BUDGETS]
+        return gr.Dropdown([spec.metadata["word"], *numbers], allow_custom_value=True, **common)
     if spec.name == "orders":
         return gr.CheckboxGroup([("1-token", 1), ("2-token", 2), ("3-token", 3)], **common)
     if isinstance(value, tuple):
@@ -99,13 +105,18 @@ def _component(spec: Field[Any], value: Any) -> Any:
     return gr.Slider(low, high, step=1 if whole else 0.01, **common)
 
 
-def _shown(value: Any) -> Any:
+def _shown(spec: Field[Any], value: Any) -> Any:
+    if "word" in spec.metadata:
+        return str(value)
     if isinstance(value, tuple):
         return ", ".join(f"{v:g}" for v in value) if isinstance(value[0], float) else list(value)
     return value
 
 
 def _parse(spec: Field[Any], value: Any) -> Any:
+    if "word" in spec.metadata:
+        text = str(value).strip().lower()
+        return int(text) if text.isascii() and text.isdigit() else text
     if isinstance(spec.default, tuple) and isinstance(value, str):
         try:
             return tuple(float(part) for part in value.replace(";", ",").split(","))

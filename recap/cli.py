@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="answer one prompt and say how it was decoded")
     _add_request(run)
     run.add_argument("--method", default="recap", help="drafting method (default: recap)")
-    run.add_argument("--budget", type=int, help="nodes in the candidate tree")
+    _add_budget(run, "nodes in the candidate tree")
     run.add_argument("--trace", metavar="FILE", help="save the trace as JSON")
     run.set_defaults(command=_run)
 
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         default="recap,recap-plus,token-recycling,prompt-lookup,autoregressive",
         help="comma-separated methods (default: all)",
     )
-    race.add_argument("--budget", type=int, help="nodes in the candidate tree, for every method")
+    _add_budget(race, "nodes in the candidate tree, for every method")
     race.set_defaults(command=_race)
 
     add_bench(commands)
@@ -78,6 +78,28 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--step", type=int, help="only this step")
     inspect.set_defaults(command=_inspect)
     return parser
+
+
+def _add_budget(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--budget",
+        type=_budget,
+        metavar="N|adaptive",
+        help=f"{what}: a number, or adaptive (default) for as many as pay for themselves",
+    )
+    parser.add_argument(
+        "--measure-cost",
+        action="store_true",
+        help="measure anew what a pass costs on this machine, instead of using what is kept",
+    )
+
+
+def _budget(text: str) -> int | str:
+    """A number where it is one; what else may stand here, the settings know."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
@@ -113,6 +135,8 @@ def _run(arguments: argparse.Namespace) -> int:
         settings=settings,
         max_new_tokens=arguments.max_new_tokens,
     )
+    if arguments.measure_cost:
+        run.ready_budget(remeasure=True)
     try:
         _stream(run)
     finally:
@@ -196,6 +220,8 @@ def _race(arguments: argparse.Namespace) -> int:
         settings=settings,
         max_new_tokens=arguments.max_new_tokens,
     )
+    if arguments.measure_cost:
+        race.measure_cost()
     for lane, step in race.steps():
         if step is not None and lane.finished:
             note(f"{lane.name} finished at {lane.clock:.3f} s")

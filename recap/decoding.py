@@ -26,6 +26,8 @@ import torch
 import transformers
 
 from recap import __version__
+from recap.budget import Budget, FixedBudget, start_budget
+from recap.cost import CostCurve, cost_of
 from recap.detokenize import Detokenizer, spelling
 from recap.drafters import Drafter, Outcome, Rows, get_method
 from recap.errors import ContextError, MemoryMismatchError, PromptError, SettingsError
@@ -33,7 +35,7 @@ from recap.memory import PersistentMemory
 from recap.prediction import SEED_STEP
 from recap.processors import RowProcessors
 from recap.recording import record_step
-from recap.settings import Settings
+from recap.settings import ADAPTIVE, Settings
 from recap.targets.base import Request, Target
 from recap.trace import Step, Trace, finite
 from recap.tree import CandidateTree, accept
@@ -41,6 +43,8 @@ from recap.tree import CandidateTree, accept
 MAX_NEW_TOKENS = 1_048_576
 #: Most rows of cache that are allocated before they are needed.
 _RESERVE = 1024
+#: Tokens of an answer, for an estimate of the context that its passes run behind.
+_USUAL_ANSWER = 256
 
 
 def new_memory(target: Target) -> PersistentMemory:
@@ -66,7 +70,8 @@ class Run:
     after every token, with prompt and answer so far, whether to end there; `eos` replaces the ids
     that end an answer of this target. `processors` apply to
     every row (`recap.processors`); by default penalties and the like are neutral. `trace` grows
-    with every pass.
+    with every pass. `cost` is what passes cost (`recap.cost`), where an adaptive budget should not
+    look it up or measure it before the prefill, outside the clock.
 
     Raises `SettingsError`, naming what is out of range.
     """
@@ -85,6 +90,7 @@ class Run:
         eos: frozenset[int] | None = None,
         processors: RowProcessors | None = None,
         do_sample: bool = False,
+        cost: CostCurve | None = None,
     ) -> None:
         if do_sample:
             raise SettingsError("do_sample", "only greedy decoding is supported, sampling is not")
@@ -109,6 +115,8 @@ class Run:
         self._stop = tuple(stop)
         self._stop_when = stop_when
         self._eos = target.eos if eos is None else eos
+        self._cost = cost
+        self._budget: Budget = FixedBudget(0)  # until the prefill
         started = time.perf_counter()
         self._drafter: Drafter = chosen.start(memory, self.settings, self._eos)
         # Part of the prefill: what an earlier request has left is put in order now.
@@ -129,14 +137,27 @@ class Run:
         with self._reporting():
             self._prefill()
 
+    def ready_budget(self, *, remeasure: bool = False) -> None:
+        """Look up what passes cost, or measure it, where the budget asks.
+
+        The prefill does it where it was not done. It is not charged to the clock.
+        """
+        if self.settings.budget == ADAPTIVE and (remeasure or self._cost is None):
+            # Half of an answer of usual length: about the middle of what passes will run behind.
+            ahead = min(self.max_new_tokens, _USUAL_ANSWER) // 2
+            context = self.request.prompt_length + ahead
+            self._cost = cost_of(self.target, context, remeasure=remeasure)
+
     def _prefill(self) -> None:
+        self.ready_budget()
+        self._budget = start_budget(self.settings, self._cost)
         room = min(self.max_new_tokens, self.target.context, _RESERVE)
         started = time.perf_counter()
         first = self.target.prefill(
             self.request,
             top_k=self.settings.top_k,
             seed_rows=self._drafter.seed_rows,
-            reserve=room + self.settings.budget + 1,
+            reserve=room + self.settings.most_nodes + 1,
         )
         last = len(first.positions) - 1
         token = first.rows.choice[last]
@@ -188,14 +209,17 @@ class Run:
     # One pass -----------------------------------------------------------------------------------
 
     def _step(self) -> Step:
-        request, target, drafter = self.request, self.target, self._drafter
+        request, target, drafter, budget = self.request, self.target, self._drafter, self._budget
         started = time.perf_counter()
         limit, limited_by = self._room()
-        if limit and not self._alone:
-            tree = drafter.propose(request.text, limit)
+        if limit and not self._alone and budget.drafts():
+            tree = drafter.propose(request.text, limit, budget.floors())
+            decision = budget.decide(tree)
         else:
             tree = CandidateTree.at(request.text)
-            tree.reason = limited_by or "off"  # a near-tie is redone alone
+            if not limit or self._alone:
+                tree.reason = limited_by or "off"  # a near-tie is redone alone
+            decision = budget.skip(tree)
         tree.ancestry()  # the mask's part of drafting; kept on the tree
         drafted = time.perf_counter()
 
@@ -217,6 +241,13 @@ class Run:
 
         learned = drafter.observe(self._outcome(tree, rows, path, emitted))
         observed = time.perf_counter()
+        seconds = {
+            "draft": drafted - started,
+            "verify": verified - drafted,
+            "commit": committed - verified,
+            "observe": observed - committed,
+        }
+        budget.learn(decision, len(emitted), seconds)
 
         step = record_step(
             index=len(self.trace.steps),
@@ -228,13 +259,8 @@ class Run:
             emitted=emitted,
             learned=learned,
             settings=self.settings,
-            budget=_budget(tree),
-            seconds={
-                "draft": drafted - started,
-                "verify": verified - drafted,
-                "commit": committed - verified,
-                "observe": observed - committed,
-            },
+            budget=decision.to_json(),
+            seconds=seconds,
             memory=drafter.memory_entries(),
         )
         self.trace.steps.append(step)
@@ -400,15 +426,6 @@ class Run:
             text, spelled = spelling(tokenizer, token)
             known[str(token)] = {"text": text, "bytes": spelled}
         self._known |= shown
-
-
-def _budget(tree: CandidateTree) -> dict[str, Any]:
-    return {
-        "k": tree.nodes,
-        "expected_tokens": round(sum(tree.path), 4),
-        "expected_seconds": None,
-        "reason": tree.reason,
-    }
 
 
 def _check_memory(memory: PersistentMemory, target: Target) -> None:

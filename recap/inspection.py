@@ -54,9 +54,16 @@ def describe_step(trace: Trace, step: Step) -> str:
         why = step.budget.get("reason") or "nothing to propose"
         return f"Step {step.index}: no candidates ({why}); {step.accepted_length} emitted"
     return (
-        f"Step {step.index}: {count} nodes, expected {step.budget['expected_tokens']:.2f}; "
+        f"Step {step.index}: {count} nodes, "
+        f"expected {step.budget['expected_tokens']:.2f}{_pass(step)}; "
         f"{step.matched} matched, {step.accepted_length} emitted"
     )
+
+
+def _pass(step: Step) -> str:
+    """What an adaptive budget expected its pass to take."""
+    seconds = step.budget.get("expected_seconds")
+    return "" if seconds is None else f" in {1e3 * seconds:.1f} ms"
 
 
 def _node_line(trace: Trace, nodes: Nodes, node: int, depth: int) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from recap.calibration import Counts
 from recap.errors import MemoryMismatchError
 from recap.prediction import GAP, SEED_STEP, Hit, Prediction, Predictions, blend
 from recap.settings import Settings
@@ -264,7 +265,8 @@ class PersistentMemory:
     """What a session keeps across requests: order 1, and for RECAP+ also orders 2 and 3.
 
     One method's memory of one session. `tokenizer` is a fingerprint: a saved state is refused by a
-    memory for another tokenizer or vocabulary, since its ids would mean other words.
+    memory for another tokenizer or vocabulary, since its ids would mean other words. `counts` is
+    what the session has learnt of how far this method's guesses can be trusted.
 
     Orders 2 and 3 are what RECAP+ carries over. A request's own entries join them when the next
     request begins: until then they are its own, and a run that is closed in the middle needs no
@@ -277,6 +279,7 @@ class PersistentMemory:
         self.tokenizer = tokenizer
         self.requests = 0
         self.stores = {order: PredictionStore() for order in (1, 2, 3)}
+        self.counts = Counts()
         self._unsettled: dict[int, PredictionStore] = {}
 
     def begin_request(self, settings: Settings) -> int:
@@ -284,6 +287,7 @@ class PersistentMemory:
         self.settle()
         for store in self.stores.values():
             store.configure(settings.persistent_capacity, settings.blend)
+        self.counts.begin_request()
         self.requests += 1
         return self.requests
 
@@ -305,6 +309,7 @@ class PersistentMemory:
         self._unsettled = {}
         for store in self.stores.values():
             store.clear()
+        self.counts.clear()
         self.requests = 0
 
     def entries(self) -> dict[int, int]:
@@ -332,6 +337,7 @@ class PersistentMemory:
         twin = PersistentMemory(self.vocabulary, self.tokenizer)
         twin.requests = self.requests
         twin.stores = {order: store.copy() for order, store in self.stores.items()}
+        twin.counts = self.counts.copy()
         twin.carry_over(self._unsettled)
         twin.settle()
         return twin
@@ -345,6 +351,7 @@ class PersistentMemory:
             "tokenizer": self.tokenizer,
             "requests": self.requests,
             "orders": {order: store.state() for order, store in stores.items()},
+            "counts": self.counts.state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -371,10 +378,12 @@ class PersistentMemory:
                 order: PredictionStore.from_state(state["orders"][order], order, self.vocabulary)
                 for order in self.stores
             }
+            # Memories that were saved before there were counts start with none.
+            counts = Counts.from_state(state["counts"]) if "counts" in state else Counts()
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise MemoryMismatchError(f"This saved memory is damaged ({error!r}).") from None
         self._unsettled = {}
-        self.requests, self.stores = requests, stores
+        self.requests, self.stores, self.counts = requests, stores, counts
 
 
 class RequestMemory:

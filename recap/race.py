@@ -21,7 +21,7 @@ from recap.decoding import Run, new_memory
 from recap.drafters import METHODS, get_method
 from recap.errors import SettingsError
 from recap.memory import PersistentMemory
-from recap.settings import Settings
+from recap.settings import ADAPTIVE, Settings
 from recap.targets.base import Request, Target
 from recap.trace import Step, Trace
 
@@ -104,15 +104,27 @@ class Race:
     def warm_up(self) -> None:
         """Run passes of all sizes up to the largest, so that no lane pays for being the first.
 
-        Sizes go up by factors of two; a fixed budget's own size is among them.
+        Sizes go up by factors of two; a fixed budget's own size is among them. What passes cost is
+        measured here, too, where a lane's budget asks.
         """
         request = self._request.twin()
         settings = [lane.run.settings for lane in self.lanes]
         top_k = max(s.top_k for s in settings)
         self.target.prefill(request, top_k=top_k, seed_rows=max(s.seed_rows for s in settings))
-        budgets = {s.budget + 1 for s in settings}
+        self.measure_cost(again=False)
+        budgets = {s.most_nodes + 1 for s in settings}
         ladder = {2**n for n in range(9) if 2**n < max(budgets)}
         self.target.warm_up(request, sorted(ladder | budgets), top_k=top_k)
+
+    def measure_cost(self, again: bool = True) -> None:
+        """Measure what passes cost, for every lane whose budget asks; `again`: even if known.
+
+        It is one target and one prompt, so that once is enough for all lanes.
+        """
+        for lane in self.lanes:
+            if lane.run.settings.budget == ADAPTIVE:
+                lane.run.ready_budget(remeasure=again)
+                again = False
 
     def steps(self) -> Iterator[tuple[Lane, Step | None]]:
         """Advance lanes to the end. The first yield of each lane is its prefill, without a step."""

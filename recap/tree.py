@@ -4,7 +4,7 @@ Rows and nodes. A verification pass has one *row* per token: row 0 is the root (
 token), row i + 1 is node i. All lists here are by row; a row's parent always comes before it.
 
     tree = CandidateTree(root=42)
-    best_first(tree, expand, budget=63, max_depth=10)
+    best_first(tree, expand, floors=Floors.fixed(63), max_depth=10, trust=trust)
     tree.ancestry()           # (rows, rows) bool: what each row may see of the tree
     accept(tree, choices)     # rows along the accepted path, root first
 """
@@ -12,11 +12,13 @@ token), row i + 1 is node i. All lists here are by row; a row's parent always co
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from recap.calibration import LEVEL
 from recap.fusion import Ranked
 from recap.prediction import GAP, Hit
 
@@ -102,6 +104,16 @@ class CandidateTree:
         self.before.append(self.previous[parent])
         return len(self.token) - 1
 
+    def cut(self, nodes: int) -> None:
+        """Keep the first nodes only. They are closed under prefixes, since parents come first."""
+        rows = nodes + 1
+        if rows >= len(self.token):
+            return
+        for column in (self.token, self.parent, self.depth, self.fused, self.path):
+            del column[rows:]
+        del self.previous[rows:], self.before[rows:]
+        self.lookups = {row: found for row, found in self.lookups.items() if row < rows}
+
     def ancestry(self) -> np.ndarray:
         """(rows, rows) bool: entry [i, j] says that row j is row i or one of its ancestors.
 
@@ -121,62 +133,108 @@ class CandidateTree:
         return self._ancestry
 
 
+#: The floor behind the last node that may be had.
+STOP = math.inf
+
+
+class Floors(NamedTuple):
+    """How probable a node must be to be worth having.
+
+    `next[n]`: what its path probability must exceed where the tree has n nodes already. The last
+    is infinite, so there are at most len(next) - 1 nodes. `ever[n]` is the least of these from n
+    on: what is not above it will not be wanted however large the tree grows.
+    """
+
+    next: Sequence[float]
+    ever: Sequence[float]
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Floors:
+        """From the floors for each number of nodes."""
+        return cls(values.tolist(), np.minimum.accumulate(values[::-1])[::-1].tolist())
+
+    @classmethod
+    def fixed(cls, nodes: int) -> Floors:
+        """Everything is worth having until there are so many nodes."""
+        return cls.of(np.array([-1.0] * nodes + [STOP]))
+
+    @property
+    def most(self) -> int:
+        """Nodes that there may be."""
+        return len(self.next) - 1
+
+
 #: Ranked continuations of a row: (token, fused score), best first.
 Expand = Callable[[int], Ranked]
+#: Factors by level of score (`recap.calibration`) for an expanded row's children, in [0, 1].
+Trust = Callable[[int], Sequence[float]]
 
 
 def best_first(
     tree: CandidateTree,
     expand: Expand,
     *,
-    budget: int,
+    floors: Floors,
     max_depth: int,
+    trust: Trust,
     width: int = 8,
-    depth_factor: float = 1.0,
+    ceiling: float = 1.0,
 ) -> None:
-    """Grow the tree by its most probable candidates until it has `budget` nodes.
+    """Grow the tree by its most probable candidates for as long as they are above the floors.
 
-    `expand(row)` is called at most once for a row, right after it was added; its scores are
-    non-increasing and sum to at most one. A child's path probability is its parent's
-    times `depth_factor` times its score, so no child beats its parent, and the result is the
-    `budget` most probable of all paths, closed under prefixes. Ties go to the lower rank among
-    siblings, then to the parent that was added first.
+    `expand(row)` is called at most once for a row, right after it
+    was added; its scores are non-increasing and sum to at most one. A child's path probability is
+    its parent's times its score times the factor that `trust(row)` has for such a score, and not
+    above its better sibling's; no factor exceeds `ceiling`, which is at most one. So no child beats
+    its parent, and the result is the most probable of all paths, closed under prefixes. Ties go to
+    the lower rank among siblings, then to the parent that was added first.
 
     Only the next sibling of each family waits in the queue: a family's other candidates cannot come
-    before it.
+    before it. Says on a tree without nodes that nothing paid, if there was something.
     """
-    heap: list[tuple[float, int, int, Any]] = []
-    push, pop = heapq.heappush, heapq.heappop
+    heap: list[tuple[float, int, int, Any, Sequence[float]]] = []
+    push, pop, level = heapq.heappush, heapq.heappop, LEVEL
+    most, (wanted, ever) = floors.most, floors
     row = 0
     while True:
-        if tree.depth[row] < max_depth and _may_matter(tree, row, heap, budget, depth_factor):
+        bound = tree.path[row] * ceiling
+        # The root is looked up whatever it is worth: its choice shows what the guess was worth.
+        if (
+            most
+            and tree.depth[row] < max_depth
+            and (not row or (bound > ever[row] and _may_matter(bound, heap, most - row)))
+        ):
             ranked = expand(row)
             if ranked:
-                push(heap, (-tree.path[row] * depth_factor * ranked[0][1], 0, row, ranked))
-        if not heap or tree.nodes >= budget:
+                score = ranked[0][1]
+                factors = trust(row)
+                path = tree.path[row] * factors[level[int(64.0 * score)]] * score
+                push(heap, (-path, 0, row, ranked, factors))
+        if not heap:
             return
-        negative, rank, parent, ranked = pop(heap)
+        negative, rank, parent, ranked, factors = pop(heap)
+        if -negative <= wanted[row]:
+            if not row and most:
+                tree.reason = "does-not-pay"
+            return
         token, fused = ranked[rank]
         row = tree.add(parent, token, fused, -negative)
         rank += 1
         if rank < len(ranked) and rank < width:
-            score = -tree.path[parent] * depth_factor * ranked[rank][1]
-            push(heap, (score, rank, parent, ranked))
+            score = ranked[rank][1]
+            path = -tree.path[parent] * factors[level[int(64.0 * score)]] * score
+            push(heap, (path if path > negative else negative, rank, parent, ranked, factors))
 
 
-def _may_matter(
-    tree: CandidateTree, row: int, heap: list[Any], budget: int, depth_factor: float
-) -> bool:
-    """Whether a child of this row could still be among the nodes that are wanted.
+def _may_matter(bound: float, heap: list[Any], remaining: int) -> bool:
+    """Whether a child of at most this probability could be among the nodes that are wanted.
 
-    Not if enough candidates wait that are more probable than any child can be: towards the end of
-    the search that spares a third of the lookups, and changes nothing.
+    Not if enough candidates wait that are more probable: towards the end of the search that spares
+    a third of the lookups, and changes nothing.
     """
-    remaining = budget - tree.nodes
     if remaining > len(heap):
         return remaining > 0
-    bound = -tree.path[row] * depth_factor
-    return [item[0] < bound for item in heap].count(True) < remaining
+    return [item[0] < -bound for item in heap].count(True) < remaining
 
 
 def accept(tree: CandidateTree, choices: Sequence[int]) -> list[int]:

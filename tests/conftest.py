@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# What passes cost is measured for the tests alone, and kept for one run of them.
+os.environ["RECAP_CACHE"] = tempfile.mkdtemp(prefix="recap-tests-")
 
 import torch
 from hypothesis import settings

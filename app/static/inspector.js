@@ -50,7 +50,8 @@
       ];
       return h("div", { class: "overview" },
         h("p", { class: "quiet" }, step.nodes.length ? "Choose a node to see where it came from." : "This step has only its root: the last emitted token."),
-        facts(rows));
+        facts(rows),
+        R.decision(step) ? h("p", { class: "quiet" }, R.decision(step)) : null);
     }
 
     _node(run, step, node, detail) {

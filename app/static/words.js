@@ -121,6 +121,15 @@
     context: "the model’s context is full",
     off: "this method does not speculate",
   };
+  /** What an adaptive budget decided, in a sentence; nothing where a number was given. */
+  R.decision = (step) => {
+    const { k, expected, seconds, reason } = step.budget;
+    if (seconds === null || seconds === undefined) return "";
+    const pass = `a pass of about ${R.time(seconds)}`;
+    return k
+      ? `The budget took ${R.count(k, "node")}: ${R.fixed(expected)} tokens expected from ${pass}.`
+      : `The budget took no node, since ${R.REASONS[reason] || "nothing was proposed"}: ${pass} for one token.`;
+  };
   /** How a run ended, in words. */
   R.FINISHES = {
     eos: "the model ended its answer",

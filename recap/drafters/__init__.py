@@ -13,7 +13,7 @@ from recap.drafters.autoregressive import AutoregressiveDrafter
 from recap.drafters.base import Drafter, Learned, Outcome, Rows
 from recap.drafters.prompt_lookup import PromptLookupDrafter
 from recap.drafters.recap import RecapDrafter
-from recap.drafters.token_recycling import FULL_TREE_NODES, TokenRecyclingDrafter
+from recap.drafters.token_recycling import TokenRecyclingDrafter
 from recap.errors import SettingsError
 from recap.memory import PersistentMemory
 from recap.settings import Settings
@@ -67,9 +67,9 @@ METHODS: dict[str, Method] = {
         Method(
             "token-recycling",
             "Token Recycling",
-            "Follows the last token's latest predictions along a fixed tree of ranks.",
+            "Follows the last token's latest predictions along a tree of ranks.",
             TokenRecyclingDrafter,
-            {"budget": FULL_TREE_NODES, "orders": (1,)},
+            {"orders": (1,)},
         ),
         Method(
             "prompt-lookup",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from recap.drafters.base import Learned, Outcome
 from recap.memory import PersistentMemory
 from recap.settings import Settings
-from recap.tree import CandidateTree
+from recap.tree import CandidateTree, Floors
 
 
 class AutoregressiveDrafter:
@@ -23,7 +23,7 @@ class AutoregressiveDrafter:
     ) -> None:
         del persistent, settings, ends
 
-    def propose(self, text: Sequence[int], limit: int) -> CandidateTree:
+    def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
         """The root alone."""
         tree = CandidateTree.at(text)
         tree.reason = "off"

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from recap.tree import CandidateTree
+from recap.tree import CandidateTree, Floors
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,11 @@ class Drafter(Protocol):
     #: How many of the prompt's last text rows `observe` wants to see after the prefill.
     seed_rows: int
 
-    def propose(self, text: Sequence[int], limit: int) -> CandidateTree:
-        """A tree of at most the method's own budget, no deeper than `limit`, rooted at text[-1].
+    def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
+        """A tree no deeper than `limit`, rooted at text[-1], its nodes in best-first order.
 
-        `text` is the prompt and what was emitted, with `GAP` for image placeholders.
+        `text` is the prompt and what was emitted, with `GAP` for image placeholders. `floors` say
+        how probable a node must be, and how many there may be.
         """
         ...
 
@@ -84,8 +85,12 @@ class Drafter(Protocol):
         ...
 
 
-def give_reason(tree: CandidateTree, budget: int, entries: dict[str, int]) -> CandidateTree:
-    """Say on an empty tree why it is: no budget, nothing learnt yet, or nothing found."""
-    if not tree.nodes:
-        tree.reason = "off" if not budget else "no-hit" if any(entries.values()) else "cold"
+def give_reason(tree: CandidateTree, floors: Floors, entries: dict[str, int]) -> CandidateTree:
+    """Say on an empty tree why it is: no budget, nothing learnt yet, or nothing found.
+
+    What the drafter has said already, that nothing pays, stands.
+    """
+    if not tree.nodes and tree.reason is None:
+        nothing = "no-hit" if any(entries.values()) else "cold"
+        tree.reason = nothing if floors.most else "off"
     return tree

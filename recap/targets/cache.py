@@ -69,6 +69,16 @@ class _BlockLayer(DynamicLayer):
                 buffer[:, :, base : base + count] = buffer.index_select(2, rows)
         self._set_length(base + count)
 
+    def fill(self, length: int) -> None:
+        """Have this many rows of zeros, whatever was there."""
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
+        if length > self.capacity:
+            self._grow(self._key_buffer, self._value_buffer, length)
+        self._key_buffer.zero_()
+        self._value_buffer.zero_()
+        self._set_length(length)
+
     def _set_length(self, length: int) -> None:
         self._length = length
         assert self._key_buffer is not None
@@ -120,3 +130,10 @@ class TreeCache(Cache):
         """Drop what a pass appended without a commit (it failed, or the run was closed)."""
         if self.pending:
             self.commit([])
+
+    @torch.inference_mode()
+    def fill(self, length: int) -> None:
+        """Hold this many rows of zeros, all committed: a context to measure passes behind."""
+        for layer in self.layers:
+            layer.fill(length)
+        self.length = length

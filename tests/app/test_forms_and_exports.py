@@ -43,6 +43,21 @@ def test_an_impossible_setting_is_named(form):
         form.read(values)
 
 
+def test_the_budget_is_adaptive_or_a_number(form):
+    """Chosen or typed; anything else is named."""
+    values = form.defaults("recap")
+    place = form.names.index("budget")
+    assert values[place] == "adaptive"
+    for shown, meant in (("adaptive", "adaptive"), ("63", 63), (" 12 ", 12), (7, 7)):
+        values[place] = shown
+        assert form.read(values).budget == meant
+    assert form.show(Settings(budget=24))[place] == "24"
+    for shown in ("-3", "many", "1.5", "", None, "300"):
+        values[place] = shown
+        with pytest.raises(SettingsError, match="budget"):
+            form.read(values)
+
+
 def test_changing_the_method_keeps_what_methods_share(form):
     values = form.defaults("recap")
     values[form.names.index("alpha")] = 2.0

@@ -73,7 +73,7 @@ def _run(page: Any) -> None:
 def _mid_run(page: Any) -> None:
     _run(page)
     page.wait_for_function(
-        "Recap.page.store.frontier > 9 && Recap.page.store.step.nodes.length > 20"
+        "Recap.page.store.frontier > 9 && Recap.page.store.step.nodes.length > 6"
     )
     page.wait_for_timeout(60)
 

@@ -127,6 +127,20 @@ def test_a_pipe_that_closes_early_is_no_error(image):
     assert b"Exception" not in done.stderr
 
 
+def test_budget_and_cost(recap, tmp_path):
+    """Adaptive by name, measured anew; a number is a number."""
+    for budget, seconds in (("adaptive", True), ("3", False)):
+        file = tmp_path / f"{budget}.json"
+        arguments = ("--prompt", "hi", "--budget", budget, "--measure-cost", "--trace", str(file))
+        done = recap("run", *arguments, *TINY)
+        assert done.returncode == 0, done.stderr
+        trace = Trace.load(file)
+        assert trace.settings["budget"] == (3 if budget == "3" else "adaptive")
+        for step in trace.steps:
+            assert (step.budget["expected_seconds"] is not None) == seconds
+            assert seconds or step.budget["k"] <= 3
+
+
 def test_race(recap, image):
     """A table with a row a lane, then JSON."""
     done = recap("race", "--image", image, "--prompt", "hi", *TINY, "--json")
@@ -143,6 +157,7 @@ def test_race(recap, image):
     [
         (["--prompt", "hi", "--method", "medusa"], "token-recycling"),
         (["--prompt", "hi", "--budget", "999"], "budget"),
+        (["--prompt", "hi", "--budget", "some"], "budget"),
         (["--prompt", "hi", "--max-new-tokens", "0"], "max_new_tokens"),
         (["--prompt", "  "], "empty"),
         (["--prompt", "hi", "--image", "none.png"], "none.png"),

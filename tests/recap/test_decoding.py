@@ -19,6 +19,9 @@ from recap.targets.cache import TreeCache
 from recap.trace import Trace
 from tests.recap.reference import METHOD_NAMES, generate, picture, tiny_target
 
+#: Where the point is that there are nodes.
+MANY = {"settings": METHODS["recap"].settings(budget=63)}
+
 
 def request_of(target, seed=1):
     image = picture(seed) if target.family == "qwen2_5_vl" else None
@@ -58,7 +61,7 @@ def test_a_run_can_be_closed_at_any_point(method, after):
 def test_ctrl_c_in_a_step_leaves_a_whole_trace(monkeypatch, where):
     """The file that the command line saves then must load."""
     target = tiny_target("llama", 2)
-    run = Run(target, request_of(target), "recap", max_new_tokens=40)
+    run = Run(target, request_of(target), "recap", max_new_tokens=40, **MANY)
     steps = run.steps()
     next(steps)
 
@@ -76,7 +79,7 @@ def test_ctrl_c_in_a_step_leaves_a_whole_trace(monkeypatch, where):
 def test_a_prefill_that_fails_ends_the_run(monkeypatch):
     """With the reason in the trace."""
     target = tiny_target("llama", 2)
-    run = Run(target, request_of(target), "recap", max_new_tokens=40)
+    run = Run(target, request_of(target), "recap", max_new_tokens=40, **MANY)
 
     def full(*arguments, **options):
         raise MemoryError("full")
@@ -120,7 +123,7 @@ def test_a_closed_run_leaves_nothing_behind():
     target = tiny_target("llama", 1)
     gc.collect()
     before = sum(type(o) is TreeCache for o in gc.get_objects())
-    run = Run(target, request_of(target), "recap", max_new_tokens=40)
+    run = Run(target, request_of(target), "recap", max_new_tokens=40, **MANY)
     steps = run.steps()
     next(steps)
     steps.close()
@@ -132,7 +135,7 @@ def test_a_closed_run_leaves_nothing_behind():
 def test_inference_mode_is_off_between_steps():
     """It is entered inside a step: around a `yield` it would leak to whoever runs next."""
     target = tiny_target("llama", 1)
-    run = Run(target, request_of(target), "recap", max_new_tokens=20)
+    run = Run(target, request_of(target), "recap", max_new_tokens=20, **MANY)
     for _ in run.steps():
         assert not torch.is_inference_mode_enabled()
     assert not torch.is_inference_mode_enabled()

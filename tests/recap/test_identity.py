@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from recap.cost import CostCurve
 from recap.decoding import Run, new_memory
 from recap.drafters import METHODS
 from recap.errors import ProcessorError, SettingsError
@@ -21,6 +22,7 @@ from tests.recap.reference import (
 FAMILIES = ("qwen2_5_vl", "qwen2_5_vl-text", "llama", "qwen2")
 SEEDS = range(25)
 LENGTH = 32
+FREE_ROWS = CostCurve(((1, 1e-3), (129, 1e-3)))
 
 
 def target_of(family: str, seed: int, **changes):
@@ -35,6 +37,13 @@ def request_of(target, family: str, seed: int, text: str = "what is this"):
     if family == "qwen2_5_vl":
         image = picture(seed, 60 + 17 * (seed % 7), 60 + 23 * (seed % 5))
     return target.prepare(f"{text} {'abc' * (seed % 4)}", image)
+
+
+def budget_of(method: str, seed: int) -> dict:
+    """In turn: many nodes, as many as pay on this machine, and as pay where rows cost nothing."""
+    if seed % 3 == 0:
+        return {"settings": METHODS[method].settings(budget=80)}
+    return {} if seed % 3 == 1 else {"cost": FREE_ROWS}
 
 
 def test_the_registry_has_the_methods_that_are_tested():
@@ -57,7 +66,8 @@ def test_identical_cold_and_warm(family, seed):
             (other, 1, "and that"),
         ):
             request = request_of(target, family, seed + shift, text)
-            run = Run(target, request, method, memory=memory, max_new_tokens=LENGTH)
+            budget = budget_of(method, seed)
+            run = Run(target, request, method, memory=memory, max_new_tokens=LENGTH, **budget)
             expect_identical(run.finish_all(), expected)
 
 
@@ -71,7 +81,8 @@ def test_identical_in_float64(family, seed):
         memory = new_memory(target)
         for _ in range(2):
             request = request_of(target, family, seed)
-            run = Run(target, request, method, memory=memory, max_new_tokens=LENGTH)
+            budget = budget_of(method, seed)
+            run = Run(target, request, method, memory=memory, max_new_tokens=LENGTH, **budget)
             assert run.finish_all().token_ids == wanted, method
 
 
@@ -81,8 +92,10 @@ def test_looping_output_gives_long_acceptances():
     for seed in range(8):
         target = target_of("llama", seed)
         for method in METHOD_NAMES:
-            trace = Run(target, request_of(target, "llama", seed), method, max_new_tokens=80)
-            steps = trace.finish_all().steps
+            budget = budget_of(method, 3 * (seed % 2) + 2 * (seed % 2 == 0))
+            request = request_of(target, "llama", seed)
+            run = Run(target, request, method, max_new_tokens=80, **budget)
+            steps = run.finish_all().steps
             longest[method] = max(longest[method], *(step.accepted_length for step in steps))
     assert longest.pop("autoregressive") == 1
     assert all(length >= 5 for length in longest.values()), longest
@@ -220,7 +233,7 @@ def test_near_tie_guard_changes_no_token(method):
     """Rows under the threshold are redone alone; here that is every second row or so."""
     target = target_of("llama", 2)
     wanted = generate(target, request_of(target, "llama", 2), LENGTH)
-    settings = METHODS[method].settings(near_tie_guard=0.5)
+    settings = METHODS[method].settings(near_tie_guard=0.5, budget=63)
     request = request_of(target, "llama", 2)
     trace = Run(target, request, method, settings=settings, max_new_tokens=LENGTH).finish_all()
     expect_identical(trace, wanted)
@@ -236,6 +249,8 @@ def test_near_tie_guard_changes_no_token(method):
     "settings",
     [
         Settings(budget=5),
+        Settings(budget=63),
+        Settings(),
         Settings(budget=256, max_depth=32, width=32, top_k=32),
         Settings(fusion="back-off"),
         Settings(alpha=0, beta=0),

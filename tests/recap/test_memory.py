@@ -375,8 +375,8 @@ def test_shrinking_drops_what_was_written_longest_ago():
     prediction = Prediction((1, 2), (0.6, 0.3), concentration_of((0.6, 0.3)), 0.6, 1, 0)
     for order, count in ((1, 100), (2, 40)):
         for key in range(count):
-            memory.stores[order].write(key, prediction)
-    memory.stores[1].write(0, prediction)  # now the latest
+            memory.stores[order].write([key], [0], table([prediction]))
+    memory.stores[1].write([0], [0], table([prediction]))  # now the latest
     held = sum(memory.nbytes().values())
     assert memory.shrink(held) == 0
     assert memory.shrink(held // 2) == 70
@@ -386,3 +386,19 @@ def test_shrinking_drops_what_was_written_longest_ago():
     assert [key for key, _ in memory.stores[2].items()] == list(range(20, 40))
     assert memory.shrink(0) == 70
     assert memory.shrink(0) == 0
+
+
+def test_what_guesses_were_worth_is_part_of_the_memory():
+    """Saved, copied and cleared with it; what was saved without it loads, what is damaged not."""
+    memory = PersistentMemory(VOCABULARY)
+    memory.counts.add(1, 2, True, 0.5)
+    state = memory.state_dict()
+    again = PersistentMemory(VOCABULARY)
+    again.load_state_dict(state)
+    assert again.counts.cells == memory.copy().counts.cells == {(1, 2): [1.0, 0.5]}
+    again.load_state_dict({name: part for name, part in state.items() if name != "counts"})
+    assert not again.counts.cells
+    with pytest.raises(MemoryMismatchError):
+        again.load_state_dict({**state, "counts": {"cells": [[0, 1]], "counts": [[-1.0, 2.0]]}})
+    memory.clear()
+    assert not memory.counts.cells

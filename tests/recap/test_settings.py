@@ -29,7 +29,7 @@ def test_every_setting_says_what_it_does(name):
 def test_ranges_are_enforced_and_name_the_field(spec):
     """Both ends are allowed, nothing beyond them, and no other type."""
     low, high = spec.metadata["range"]
-    kind = type(spec.default)
+    kind = int if "word" in spec.metadata else type(spec.default)
     for value in (low, high):
         options = {spec.name: kind(value)}
         if spec.name == "suffix_max_match":
@@ -72,7 +72,7 @@ def test_settings_are_frozen():
 @given(
     st.builds(
         Settings,
-        budget=st.integers(0, 256),
+        budget=st.one_of(st.integers(0, 256), st.just("adaptive")),
         orders=st.lists(st.integers(1, 3), min_size=1, max_size=5).map(tuple),
         alpha=st.floats(0, 8),
         suffix=st.booleans(),
@@ -97,3 +97,15 @@ def test_methods_differ_in_defaults_and_can_be_changed():
     assert METHODS["recap"].settings() == Settings()
     with pytest.raises(SettingsError, match="token-recycling"):
         get_method("medusa")
+
+
+def test_a_budget_is_a_number_or_adaptive():
+    """Adaptive is the default of whatever drafts."""
+    for name in ("recap", "recap-plus", "token-recycling"):
+        assert METHODS[name].settings().budget == "adaptive"
+    assert METHODS["autoregressive"].settings().most_nodes == 0
+    assert Settings(budget=7).most_nodes == 7
+    assert Settings().most_nodes > 64
+    for value in ("Adaptive", "", "8", 8.0):
+        with pytest.raises(SettingsError, match="budget"):
+            Settings(budget=value)

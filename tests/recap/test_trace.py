@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recap.cost import CostCurve
 from recap.decoding import Run, new_memory
+from recap.drafters import METHODS
 from recap.errors import TraceError
 from recap.inspection import render_trace
 from recap.schema import EMITTED_SOURCES, REASONS, SCHEMA, SOURCES, STATES, STEP
@@ -26,10 +28,34 @@ def traces():
         memory = new_memory(target)
         for _ in range(2):
             request = target.prepare("say something", picture(4))
+            budget = METHODS[method].defaults.get("budget", 63)
+            settings = METHODS[method].settings(budget=budget)
             made[method] = Run(
-                target, request, method, memory=memory, max_new_tokens=40
+                target, request, method, settings=settings, memory=memory, max_new_tokens=40
             ).finish_all()
     return made
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES[:-1])
+@pytest.mark.parametrize("row", [0.0, 10.0])
+def test_an_adaptive_budget_says_what_it_decided(method, row):
+    """Nodes, tokens and seconds in every step; where rows are dear, that it does not pay."""
+    target = tiny_target("qwen2_5_vl", 3)
+    cost = CostCurve(((1, 1.0), (129, 1.0 + 128 * row)))
+    memory = new_memory(target)
+    for _ in range(2):
+        request = target.prepare("say something", picture(4))
+        run = Run(target, request, method, memory=memory, max_new_tokens=40, cost=cost)
+        trace = run.finish_all()
+    assert Trace.loads(trace.dumps()) == trace
+    for step in trace.steps:
+        assert step.budget["k"] == len(step.nodes)
+        assert step.budget["expected_tokens"] == pytest.approx(1 + sum(step.nodes.path), abs=1e-3)
+        assert step.budget["expected_seconds"] > 0
+        assert bool(len(step.nodes)) or step.budget["reason"] in REASONS
+    if row:
+        assert "does-not-pay" in {step.budget["reason"] for step in trace.steps}
+    assert any(len(step.nodes) for step in trace.steps) == (not row)
 
 
 @pytest.mark.parametrize("method", METHOD_NAMES)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recap.tree import CandidateTree, accept, best_first
+from recap.calibration import LEVELS, level_of
+from recap.tree import CandidateTree, Floors, Lookup, accept, best_first
 
 #: Scores with few values, so that ties are common.
 SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.25, 0.5, 0.5, 1.0])
@@ -36,10 +38,11 @@ def test_best_first_takes_the_most_probable_of_all_paths(world, budget, depth, w
     best_first(
         tree,
         lambda row: world[tree.depth[row], tree.token[row]],
-        budget=budget,
+        floors=Floors.fixed(budget),
         max_depth=depth,
         width=width,
-        depth_factor=factor,
+        trust=lambda row: [factor] * LEVELS,
+        ceiling=factor,
     )
     # All paths, as (probability, ranks from the root, tokens).
     everything = []
@@ -76,6 +79,56 @@ def test_best_first_takes_the_most_probable_of_all_paths(world, budget, depth, w
     probabilities = sorted((p for p, _, _ in everything), reverse=True)[: len(taken)]
     assert taken == sorted(probabilities)
     assert all(tree.parent[row] < row for row in range(1, len(tree)))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    worlds(),
+    st.lists(st.sampled_from([0.0, 0.3, 0.7, 1.0]), min_size=2 * LEVELS, max_size=2 * LEVELS),
+    st.lists(st.sampled_from([-1.0, 0.0, 0.05, 0.2, 0.6]), min_size=1, max_size=20),
+)
+def test_calibrated_trees_keep_the_order_and_stop_at_the_floors(world, factors, floors):
+    """Whatever the factors: prefix-closed, never rising, siblings below one, and cut by the floors.
+
+    The reference grows the whole tree, and walks along it until a node is not above its floor.
+    """
+
+    def grown(values):
+        tree = CandidateTree(0)
+        best_first(
+            tree,
+            lambda row: world[tree.depth[row], tree.token[row]],
+            floors=Floors.of(np.array([*values, np.inf])),
+            max_depth=4,
+            trust=lambda row: factors[:LEVELS] if tree.depth[row] else factors[LEVELS:],
+        )
+        return tree
+
+    whole, part = grown([-1.0] * 200), grown(floors)
+    assert whole.path[1:] == sorted(whole.path[1:], reverse=True)
+    for row in range(len(whole)):
+        children = [r for r in range(1, len(whole)) if whole.parent[r] == row]
+        assert sum(whole.path[r] for r in children) <= whole.path[row] * (1 + 1e-9)
+        for r in children:
+            table = factors[:LEVELS] if whole.depth[row] else factors[LEVELS:]
+            fused = whole.fused[r]
+            assert whole.path[r] <= whole.path[row] * fused * table[level_of(fused)] + 1e-12
+    count = 0
+    while count < min(len(floors), whole.nodes) and whole.path[count + 1] > floors[count]:
+        count += 1
+    assert part.token == whole.token[: count + 1]
+    assert part.path == whole.path[: count + 1]
+
+
+def test_cutting_keeps_a_prefix_and_its_lookups():
+    """As if the search had stopped there."""
+    tree = CandidateTree(7)
+    for row, token in enumerate([1, 2, 3]):
+        tree.add(row, token, 0.5, 0.5)
+        tree.lookups[row] = Lookup((), ())
+    tree.cut(1)
+    assert (tree.nodes, tree.token, list(tree.lookups)) == (1, [7, 1], [0, 1])
+    assert tree.ancestry().shape == (2, 2)
 
 
 @st.composite

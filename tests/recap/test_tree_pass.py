@@ -9,6 +9,7 @@ import torch
 from transformers.integrations import sdpa_attention
 
 from recap.decoding import Run
+from recap.drafters import METHODS
 from recap.errors import ContextError, ModelError, PromptError
 from recap.targets import TINY, make_target
 from recap.targets.attention import TREE_ATTENTION
@@ -109,7 +110,9 @@ def test_grouped_heads_read_the_cache_without_a_copy(family, monkeypatch):
     for attention in ("sdpa", TREE_ATTENTION):
         target.model.set_attn_implementation(attention)
         repeats.clear()
-        trace = Run(target, request_of(target, 1), "recap", max_new_tokens=40).finish_all()
+        settings = METHODS["recap"].settings(budget=63)
+        run = Run(target, request_of(target, 1), "recap", settings=settings, max_new_tokens=40)
+        trace = run.finish_all()
         said[attention] = [step.rows for step in trace.steps]
         assert (max(repeats, default=1) > 1) == (attention == "sdpa")
     assert said["sdpa"] == said[TREE_ATTENTION]

@@ -74,3 +74,11 @@ test("the sentence says what the target wanted where the memory erred", () => {
   assert.match(text, /^Step 12: 2 nodes from 1-token memory; 1 matched, 2 emitted; /);
   assert.match(text, /the target wanted ‘blue’ where the memory said ‘red’\.$/);
 });
+
+test("an adaptive budget says what it decided, a number says nothing", () => {
+  const decide = (b) => R.decision(R.decodeStep({ ...rawStep([[-1, "a", 0.9]]), b }));
+  assert.equal(decide([7, 1.834, 0.0054, null]), "The budget took 7 nodes: 1.83 tokens expected from a pass of about 5.4 ms.");
+  assert.equal(decide([0, 1, 0.003, "does-not-pay"]),
+    "The budget took no node, since a larger pass would not have paid for itself: a pass of about 3.0 ms for one token.");
+  assert.equal(decide([63, 2.5, null, null]), "");
+});
