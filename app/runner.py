@@ -43,10 +43,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Opened:
-    """The run has its trace, still without steps; `request` is its number in the memory."""
+    """The run has its trace, still without steps."""
 
     trace: Trace
-    request: int
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def decode(
         memory=memory,
         max_new_tokens=asked.max_new_tokens,
     )
-    yield Opened(_bare(run.trace), memory.requests)
+    yield Opened(_bare(run.trace))
     steps = run.steps()
     try:
         run.prefill()
