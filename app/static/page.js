@@ -77,7 +77,14 @@
       theme.setAttribute("aria-label", `Switch to the ${theme.textContent.toLowerCase()} theme`);
     };
     label();
-    element.querySelector(".right").append(model, h("button", { type: "button", "aria-label": "Keys", onclick: () => page.parts && page.parts.help() }, "?"), theme);
+    const guide = h("button", { type: "button", class: "guide", onclick: () => {
+      if (!page.parts) return;
+      page.parts.tour.onclose = fresh;
+      page.parts.tour.open();
+    } }, "What am I looking at?");
+    const fresh = () => guide.classList.toggle("fresh", !R.tourSeen());
+    fresh();
+    element.querySelector(".right").append(model, guide, h("button", { type: "button", "aria-label": "Help: words and keys", title: "Words and keys", onclick: () => page.parts && page.parts.help() }, "?"), theme);
     page.store.subscribe((store) => {
       const { about } = store.run;
       model.textContent = about.model ? `${about.model} · ${about.device} · ${about.dtype}` : "";
