@@ -44,6 +44,25 @@
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   };
 
+  /** A picture that is pasted anywhere on the page becomes the request's. */
+  R.pastePicture = (event) => {
+    const file = [...(event.clipboardData?.files || [])].find((f) => f.type.startsWith("image/"));
+    const box = document.querySelector("#recap-picture");
+    if (!file || !box) return;
+    event.preventDefault();
+    const remove = box.querySelector("button[aria-label='Remove Image']");
+    if (remove) remove.click();
+    const put = (tries) => {
+      const input = box.querySelector("input[type=file]");
+      if (!input) { if (tries) setTimeout(() => put(tries - 1), 50); return; }
+      const files = new DataTransfer();
+      files.items.add(file);
+      input.files = files.files;
+      input.dispatchEvent(new Event("change", { bubbles: true }));
+    };
+    put(40);
+  };
+
   /** The shown step's tree as an SVG file that looks the same anywhere. */
   R.saveSvg = () => {
     const { store, parts } = page;
@@ -63,6 +82,8 @@
     watch("value", () => part.answer(props.value));
     part.draw();
   };
+
+  document.addEventListener("paste", (event) => R.pastePicture(event));
 
   /** Name, model and theme. */
   R.mountHeader = (element) => {
