@@ -193,6 +193,10 @@ class Client:
                 seen["updates"] += 1
                 seen["bytes"] += len(line)
                 message = json.loads(line[5:])
+                if message["msg"] == "process_generating" and seen["updates"] < 5:
+                    notice = message["output"]["data"][1]
+                    if isinstance(notice, dict) and notice.get("text"):
+                        raise RuntimeError(notice["text"])
                 if message["msg"] == "process_completed":
                     if not message["success"]:
                         raise RuntimeError(str(message))

@@ -61,13 +61,13 @@ def test_pictures_from_disk(visit, target, tmp_path):
 
 
 _PICTURE_EVENT = """([name, bytes]) => {
-  const data = new DataTransfer();
+  const data = new DataTransfer(), both = { bubbles: true, cancelable: true };
   data.items.add(new File([new Uint8Array(bytes)], 'given.png', { type: 'image/png' }));
   if (name === 'paste')
-    document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
+    document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, ...both }));
   else
-    document.querySelector('#recap-picture button:has(input[type=file]), #recap-picture [aria-dropeffect]')
-      .dispatchEvent(new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true }));
+    document.querySelector('#recap-picture input[type=file]').closest('button, [role=button], div')
+      .dispatchEvent(new DragEvent('drop', { dataTransfer: data, ...both }));
 }"""
 
 

@@ -246,9 +246,11 @@ _EVERY_TOKEN = """() => {
       const fill = (e) => rgb(getComputedStyle(e).fill);
       const ground = over(fill(shape), paper);
       check(`label ${name} ${state}`, fill(label), ground);
-      if (state === 'accepted' || state === 'rejected') check(`score ${name} ${state}`, fill(score), ground);
+      if (state === 'accepted' || state === 'rejected')
+        check(`score ${name} ${state}`, fill(score), ground);
+      const opaque = +getComputedStyle(tab).fillOpacity;
       if (state !== 'bonus' && state !== 'root')
-        check(`glyph ${name} ${state}`, fill(glyph), over(fill(tab), ground, +getComputedStyle(tab).fillOpacity));
+        check(`glyph ${name} ${state}`, fill(glyph), over(fill(tab), ground, opaque));
       node.remove();
       count++;
     }
@@ -283,9 +285,10 @@ def test_screen_readers_hear_one_summary_a_second(visit):
     page.page.wait_for_timeout(1200)  # what the first view says
     page.page.evaluate(
         """() => {
+        const said = document.querySelector('.step [role=status]');
         globalThis.heard = [];
-        new MutationObserver(() => heard.push(document.querySelector('.step [role=status]').textContent))
-          .observe(document.querySelector('.step [role=status]'), { childList: true, characterData: true, subtree: true });
+        new MutationObserver(() => heard.push(said.textContent))
+          .observe(said, { childList: true, characterData: true, subtree: true });
       }"""
     )
     page.page.clock.install()
