@@ -178,6 +178,7 @@
     if (!identical || !Number.isFinite(identical.compared)) return null;
     const { compared, first_difference: difference } = identical;
     const other = String(identical.with || "another run");
+    if (difference && !Number.isFinite(difference.position)) return null;
     if (!difference) return { good: true, text: `✓ identical ${compared}/${compared}`, title: `Token for token the same as ${other}` };
     const side = (one, word) => one && Array.isArray(one.top2) && Number.isFinite(one.top2[0])
       ? `${R.quoted(word(one.token))} at log-probability ${one.top2[0].toFixed(4)}` : "the end";
