@@ -19,6 +19,7 @@ import json
 import os
 import secrets
 import shutil
+import statistics
 import subprocess
 import sys
 import threading
@@ -81,7 +82,7 @@ def _watched(events: Iterator[Any], asked: Any, arm: str) -> Iterator[Any]:
 
 
 def _name(asked: Any) -> str:
-    from recap.targets.images import describe_image
+    from recap.decoding import describe_image
 
     return describe_image(asked.image)["sha256"]
 
@@ -102,13 +103,15 @@ class Server:
             [sys.executable, "-m", "tests.streaming_cost", "--serve"], cwd=ROOT, env=environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
+        started = time.perf_counter()
         self.config = self._wait()
+        self.up_seconds = time.perf_counter() - started
 
     def _wait(self) -> dict[str, Any]:
         for _ in range(600):
             try:
                 return json.load(urllib.request.urlopen(f"{self.address}/config", timeout=5))
-            except OSError:
+            except (OSError, ValueError):
                 if self.process.poll() is not None:
                     raise RuntimeError("the server ended") from None
                 time.sleep(0.1)
@@ -166,7 +169,7 @@ class Client:
         return json.load(urllib.request.urlopen(post))[0]
 
     def run(self, example: int) -> dict[str, Any]:
-        """One streamed run; {"updates", "bytes", "seconds"} as the client saw it."""
+        """One streamed run; {"updates", "bytes", "seconds", "first"} as the client saw it."""
         data, picture = list(self._form), self._pictures[example]
         for name, value in {
             "recap-picture": {"path": picture, "meta": {"_type": "gradio.FileData"}},
@@ -185,7 +188,7 @@ class Client:
         )
         started = time.perf_counter()
         urllib.request.urlopen(post).read()
-        seen = {"updates": 0, "bytes": 0}
+        seen: dict[str, Any] = {"updates": 0, "bytes": 0}
         with urllib.request.urlopen(f"{api}/queue/data?session_hash={session}") as stream:
             for line in stream:
                 if not line.startswith(b"data:"):
@@ -193,10 +196,10 @@ class Client:
                 seen["updates"] += 1
                 seen["bytes"] += len(line)
                 message = json.loads(line[5:])
-                if message["msg"] == "process_generating" and seen["updates"] < 5:
-                    notice = message["output"]["data"][1]
-                    if isinstance(notice, dict) and notice.get("text"):
-                        raise RuntimeError(notice["text"])
+                if rb"\"finish\":\"error\"" in line:
+                    raise RuntimeError(line.decode()[:2000])
+                if "first" not in seen and rb"\"logprob\"" in line:
+                    seen["first"] = time.perf_counter() - started
                 if message["msg"] == "process_completed":
                     if not message["success"]:
                         raise RuntimeError(str(message))
@@ -265,6 +268,7 @@ def measure(rounds: int, browser: bool, port: int) -> dict[str, Any]:
             drawing.run(EXAMPLES[0])
             server.timed()
         totals: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        first_tokens: list[float] = []
         known: dict[int, str] = {}
         for number in range(rounds):
             example = EXAMPLES[number % len(EXAMPLES)]
@@ -286,20 +290,27 @@ def measure(rounds: int, browser: bool, port: int) -> dict[str, Any]:
                     total[name] += said[name]
                 for name in ("updates", "bytes"):
                     total[name] += seen.get(name, 0)
+                if "first" in seen:
+                    first_tokens.append(seen["first"])
                 time.sleep(0.3)  # what a run leaves behind is not the next one's
     finally:
         if drawing is not None:
             drawing.stop()
         server.stop()
-    return _report(totals)
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "up_seconds": round(server.up_seconds, 1),
+        "first_token_seconds": round(statistics.median(first_tokens), 3),
+        "arms": _arms(totals),
+    }
 
 
-def _report(totals: dict[str, dict[str, float]]) -> dict[str, Any]:
+def _arms(totals: dict[str, dict[str, float]]) -> dict[str, Any]:
     bare = totals["headless"]
-    result: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "arms": {}}
+    arms: dict[str, Any] = {}
     for arm, total in totals.items():
         rate, cpu_rate = total["tokens"] / total["seconds"], total["tokens"] / total["cpu"]
-        result["arms"][arm] = {
+        arms[arm] = {
             "runs": int(total["runs"]),
             "tokens": int(total["tokens"]),
             "tokens_per_second": round(rate, 1),
@@ -308,7 +319,7 @@ def _report(totals: dict[str, dict[str, float]]) -> dict[str, Any]:
             "updates_per_run": round(total["updates"] / total["runs"], 1),
             "kilobytes_per_run": round(total["bytes"] / total["runs"] / 1e3, 1),
         }
-    return result
+    return arms
 
 
 def main() -> None:

@@ -126,7 +126,7 @@
       const below = [x, box.bottom + GAP];
       const above = [x, box.top - t - GAP];
       const places = [
-        ...(step.above ? [above, below] : [below, above]), [box.right + GAP, y], [box.left - w - GAP, y],
+        ...(step.above ? [above] : [below, above]), [box.right + GAP, y], [box.left - w - GAP, y],
         [width - w - GAP, height - t - GAP],
       ];
       const fits = ([left, top]) => left >= 0 && top >= 0 && left + w <= width && top + t <= height;
