@@ -66,7 +66,7 @@ _PICTURE_EVENT = """([name, bytes]) => {
   if (name === 'paste')
     document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, ...both }));
   else
-    document.querySelector('#recap-picture input[type=file]').closest('button, [role=button], div')
+    document.querySelector('#recap-picture input[type=file]')
       .dispatchEvent(new DragEvent('drop', { dataTransfer: data, ...both }));
 }"""
 
