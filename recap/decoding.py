@@ -26,7 +26,7 @@ import torch
 import transformers
 
 from recap import __version__
-from recap.detokenize import Detokenizer, token_bytes
+from recap.detokenize import Detokenizer, spelling
 from recap.drafters import Drafter, Outcome, Rows, get_method
 from recap.errors import ContextError, MemoryMismatchError, PromptError, SettingsError
 from recap.memory import PersistentMemory
@@ -393,11 +393,8 @@ class Run:
         if tokenizer is None:
             return
         for token in shown - self._known:
-            spelled = token_bytes(tokenizer, token) if token >= 0 else b""
-            known[str(token)] = {
-                "text": spelled.decode("utf-8", "replace"),
-                "bytes": spelled.hex(),
-            }
+            text, spelled = spelling(tokenizer, token)
+            known[str(token)] = {"text": text, "bytes": spelled}
         self._known |= shown
 
 

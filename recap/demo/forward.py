@@ -14,7 +14,7 @@ import functools
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from transformers import Qwen2_5_VLForConditionalGeneration
 from transformers.image_utils import OPENAI_CLIP_MEAN, OPENAI_CLIP_STD
@@ -69,7 +69,7 @@ def linear(
     return y if bias is None else y + bias.to(out_dtype)
 
 
-def _mlp(block: nn.Module, x: Tensor) -> Tensor:
+def _mlp(block: Any, x: Tensor) -> Tensor:
     """down(silu(gate(x)) * up(x)) of a block with those three projections."""
     gate, up, down = block.gate_proj, block.up_proj, block.down_proj
     half = torch.bfloat16
@@ -117,7 +117,11 @@ def encode_pictures(visual: Qwen2_5_VisionTransformerPretrainedModel, pixels: Te
     cos, sin = _vision_angles(width // heads, theta, x.device)
     for block in visual.blocks:
         normed = functional.rms_norm(x, (width,), block.norm1.weight, 1e-6)
-        qkv = linear(normed, block.attn.qkv.weight, block.attn.qkv.bias).view(batch, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        qkv = (
+            linear(normed, block.attn.qkv.weight, block.attn.qkv.bias)
+            .view(batch, tokens, 3, heads, -1)
+            .permute(2, 0, 3, 1, 4)
+        )
         q, k, v = qkv.unbind(0)
         out = functional.scaled_dot_product_attention(_rotate(q, cos, sin), _rotate(k, cos, sin), v)
         out = out.transpose(1, 2).reshape(batch, tokens, width)

@@ -178,7 +178,9 @@ class VisionHeads(nn.Module):
         features: (pictures, 36, 256) float; targets: head -> (pictures, 36, slots) int64.
         """
         losses, right = [], {}
-        outputs = linear(features, self.project.weight, self.project.bias).split(self.widths, dim=-1)
+        outputs = linear(features, self.project.weight, self.project.bias).split(
+            self.widths, dim=-1
+        )
         for (name, (_, classes)), output in zip(HEADS.items(), outputs, strict=True):
             logits = output.reshape(-1, classes)
             wanted = targets[name].reshape(-1)

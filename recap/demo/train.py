@@ -56,8 +56,10 @@ def answer_loss(
     # Logits cost as much as a layer: only where the next token belongs to an answer.
     wanted = rows.labels[:, 1:]
     keep = wanted != IGNORE
-    logits = linear(hidden[:, :-1][keep], model.lm_head.weight)
-    target = wanted[keep]
+    target, chosen = wanted[keep], hidden[:, :-1][keep]
+    # The kernels of every new number of rows are made and kept: round it up.
+    padded = functional.pad(chosen, (0, 0, 0, -len(chosen) % 128))
+    logits = linear(padded, model.lm_head.weight)[: len(chosen)]
     right = float((logits.detach().argmax(-1) == target).float().mean())
     return functional.cross_entropy(logits, target), right
 

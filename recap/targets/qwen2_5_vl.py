@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from recap.targets.base import Request
+from recap.targets.tiny import Tiny, image_processor
 from recap.targets.vision import VisionTarget
 
 
@@ -64,3 +66,43 @@ class Qwen25VLTarget(VisionTarget):
 
     def _row_positions(self, positions: torch.Tensor) -> torch.Tensor:
         return positions.expand(3, 1, -1)
+
+
+def tiny_config(config: Any, output: str, vision: dict[str, Any], **rope: Any) -> Any:
+    """Makes small configurations: Qwen's differ in their towers and in how M-RoPE is laid out.
+
+    `output` is what a tower's configuration calls the width that it hands to the decoder.
+    """
+
+    def make(text: dict[str, Any], ids: dict[str, int], scale: float) -> Any:
+        parameters = {"rope_type": "default", "mrope_section": [2, 3, 3], **rope}
+        tower = {"depth": 2, "num_heads": 2, "initializer_range": scale}
+        head = text["hidden_size"] // text["num_attention_heads"]
+        return config(
+            text_config={"head_dim": head, **text, "rope_parameters": parameters},
+            vision_config={**tower, **vision, output: text["hidden_size"]},
+            image_token_id=ids["<|image_pad|>"],
+            video_token_id=ids["<|video_pad|>"],
+            vision_start_token_id=ids["<|vision_start|>"],
+            vision_end_token_id=ids["<|vision_end|>"],
+        )
+
+    return make
+
+
+TINY = {
+    "qwen2_5_vl": Tiny(
+        Qwen2_5_VLForConditionalGeneration,
+        tiny_config(
+            Qwen2_5_VLConfig,
+            "out_hidden_size",
+            {
+                "hidden_size": 32,
+                "intermediate_size": 48,
+                "fullatt_block_indexes": [1],
+                "window_size": 56,
+            },
+        ),
+        image_processor,
+    )
+}
