@@ -138,7 +138,7 @@ def test_scrubbing_during_a_run(visit):
     page = visit()
     use_tiny_model(page)
     page.ask("Go on and on.", method="Autoregressive", tokens=1024)
-    page.page.get_by_label("Pace").select_option("real")
+    page.page.get_by_label("Pace", exact=True).select_option("real")
     page.run()
     page.page.wait_for_function("Recap.page.store.frontier > 10")
     page.key("Home", "ArrowRight", "ArrowRight")
