@@ -19,7 +19,7 @@ TRACES = ROOT / "assets" / "traces"
 #: In this order: each file may use what the ones before it define.
 VIEW_SCRIPTS = (
     "words.js", "store.js", "tree_layout.js", "tree.js", "answer.js", "timeline.js", "player.js",
-    "inspector.js", "numbers.js", "memory.js", "view.js",
+    "inspector.js", "numbers.js", "memory.js", "tour.js", "view.js",
 )  # fmt: skip
 PAGE_SCRIPTS = (*VIEW_SCRIPTS, "race.js", "page.js")
 

@@ -15,7 +15,7 @@ _INK = "#7b828c"
 
 
 def tokens_over_time(curves: dict[str, list[tuple[float, int]]]) -> Any:
-    """Tokens over compute time, a line a lane, each lane named at its end."""
+    """Tokens over compute time, a line a lane."""
     figure = go.Figure()
     order = list(METHODS)
     for name, points in curves.items():

@@ -6,6 +6,7 @@ evaluates templates, and what a model writes must stay text.
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import gradio as gr
@@ -64,6 +65,11 @@ def notice(elem_id: str) -> gr.HTML:
     return static_html(
         '<div class="recap-notice" role="alert"></div>', "mountNotice", None, elem_id=elem_id
     )
+
+
+def note(text: str) -> gr.HTML:
+    """A quiet sentence of our own; not for what others write."""
+    return gr.HTML(html_template=f'<p class="recap-note">{html.escape(text)}</p>')
 
 
 def parcel() -> gr.HTML:

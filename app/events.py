@@ -21,8 +21,7 @@ from app.state import SessionState
 from app.streaming import stream
 from recap.drafters import METHODS, get_method
 from recap.errors import PromptError, RecapError, SettingsError
-from recap.memory import PersistentMemory, RequestMemory
-from recap.settings import Settings
+from recap.memory import PersistentMemory
 from recap.trace import Trace
 
 _NOTHING: dict[str, Any] = {"text": ""}
@@ -232,12 +231,9 @@ def found_in(
     memory: PersistentMemory, target: Any, tokens: Sequence[Any]
 ) -> Iterator[dict[str, Any]]:
     """The entries of a memory under the last one, two and three tokens, with their words."""
-    if not all(isinstance(token, int) and 0 <= token < memory.vocabulary for token in tokens):
+    if not all(isinstance(token, int) for token in tokens):
         return
-    before, previous, own = [-1, -1, -1, *tokens][-3:]  # -1: no token there, so no such key
-    # As a new request would see it; on a copy, since a request changes what it reads.
-    seen = RequestMemory(memory.copy(), Settings(carry=1.0))
-    for hit in seen.lookup(own, previous, before):
+    for hit in memory.lookup(tokens):
         entry = hit.prediction
         words = {i: w for token in entry.ids for i, w in spell(target, token).items()}
         yield {

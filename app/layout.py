@@ -122,7 +122,7 @@ def _theme() -> gr.themes.Base:
         body_background_fill_dark="#111316",
         block_background_fill_dark="#1a1d21",
         block_border_width="1px",
-        block_label_background_fill="transparent",
+        block_label_background_fill="#ffffff",
         button_primary_background_fill="#17191c",
         button_primary_background_fill_hover="#3a3f45",
         button_primary_text_color="#ffffff",
@@ -178,7 +178,7 @@ def _ask(shelf: ModelShelf) -> Ask:
             inputs=[picture, prompt_box],
             label="Examples",
             elem_id="recap-examples",
-            examples_per_page=6,
+            examples_per_page=5,
         )
     method = gr.Radio(
         [(known.title, name) for name, known in METHODS.items()],
@@ -270,6 +270,11 @@ class Away:
 
 def _take_away() -> Away:
     titles = {"trace": "Trace (JSON)", "steps": "Steps (CSV)", "replay": "Replay (HTML)"}
+    components.note(
+        "The run shown above, to keep or to pass on. The replay opens in any browser, without a "
+        "server; a trace can be loaded here again, without a model. A link reopens the form and "
+        "the step, but holds no picture."
+    )
     with gr.Row(elem_classes="gap-tight", elem_id="recap-away"):
         exports = {
             kind: gr.Button(title, size="sm", min_width=120, elem_id=f"recap-export-{kind}")

@@ -91,11 +91,11 @@ class RunPayload:
         """Steps whose details are encoded so far."""
         return len(self._details)
 
-    def open(self, trace: Trace, request: int | None = None) -> None:
-        """Say what is run. `request`: its number in the memory that it reads."""
+    def open(self, trace: Trace) -> None:
+        """Say what is run."""
         self._run = trace.id
         self.status = "running"
-        self._about = dumps(describe(trace, request))
+        self._about = dumps(describe(trace))
 
     def begin(self, trace: Trace) -> None:
         """The prefill is done: its token."""
@@ -160,9 +160,7 @@ def of_trace(
 ) -> dict[str, Any]:
     """The value of a trace that is complete."""
     payload = RunPayload(serial, caption=caption, show=show)
-    # A trace does not say which request of its session it was; its own entries are the latest.
-    writers = [max(step.entries.request, default=0) for step in trace.steps]
-    payload.open(trace, max(writers, default=0) or None)
+    payload.open(trace)
     payload.begin(trace)
     payload.add(trace, trace.steps)
     for step in trace.steps:
@@ -171,7 +169,7 @@ def of_trace(
     return payload.value()
 
 
-def describe(trace: Trace, request: int | None = None) -> dict[str, Any]:
+def describe(trace: Trace) -> dict[str, Any]:
     """What is known of a run before its first token."""
     method = METHODS.get(trace.method)
     speed = trace.passes / max(trace.seconds["total"], 1e-9)
@@ -191,7 +189,7 @@ def describe(trace: Trace, request: int | None = None) -> dict[str, Any]:
         "image_tokens": trace.image_tokens,
         "max_new_tokens": trace.max_new_tokens,
         "created": trace.created,
-        "request": request,
+        "request": trace.request,
         "start": trace.memory.get("start"),
         "pace": _PACE if small else "real",
     }

@@ -88,10 +88,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Opened:
-    """The run has its trace, still without steps; `request` is its number in the memory."""
+    """The run has its trace, still without steps."""
 
     trace: Trace
-    request: int
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def decode(
         memory=memory,
         max_new_tokens=asked.max_new_tokens,
     )
-    yield Opened(bare(run.trace), memory.requests)
+    yield Opened(bare(run.trace))
     steps = run.steps()
     fault: Exception | None = None
     try:

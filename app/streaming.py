@@ -38,7 +38,7 @@ class Collector:
         """Add one event."""
         if isinstance(event, Opened):
             self.trace = event.trace
-            self.payload.open(event.trace, event.request)
+            self.payload.open(event.trace)
             return
         trace = self.trace
         assert trace is not None, "a run opens first"

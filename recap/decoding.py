@@ -388,6 +388,7 @@ class Run:
             image_tokens=request.image_tokens,
             prefill={"seconds": 0.0, "first_token": None, "top2": None, "rows": None},
             max_new_tokens=self.max_new_tokens,
+            request=self.memory.requests,
             memory={"start": self._memory_state(), "end": None},
         )
 

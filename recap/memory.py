@@ -332,6 +332,25 @@ class PersistentMemory:
             return 0
         return sum(store.shrink(len(store) * limit // held) for store in self.stores.values())
 
+    def lookup(self, tokens: Sequence[int]) -> list[Hit]:
+        """What the next request would find under the last one, two and three of these tokens.
+
+        Longest key first; what an earlier request left under orders 2 and 3 counts as carried.
+        Nothing is changed.
+        """
+        stores = (self.copy() if self._unsettled else self).stores
+        hits = []
+        for order in sorted(stores, reverse=True):
+            own = tokens[-order:]
+            if len(own) == order and all(0 <= token < self.vocabulary for token in own):
+                key = 0
+                for token in own:
+                    key = key * self.vocabulary + token
+                prediction = stores[order].get(key)
+                if prediction is not None:
+                    hits.append(Hit(order, order > 1, prediction))
+        return hits
+
     def copy(self) -> PersistentMemory:
         """An independent copy, for a lane of a race: all that was learnt so far, settled."""
         twin = PersistentMemory(self.vocabulary, self.tokenizer)

@@ -146,6 +146,7 @@ TRACE: dict[str, Any] = {
         "rows": AnyOf(None, _PREDICTION),
     },
     "max_new_tokens": int,
+    "request": int,  # its number in the memory that it reads, from 1; 0: nothing remembers
     "vocabulary": {str: {"text": str, "bytes": str}},
     "finish": AnyOf(None, *FINISHES),
     "message": AnyOf(None, str),

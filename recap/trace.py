@@ -164,6 +164,7 @@ class Trace:
     image_tokens: int
     prefill: dict[str, Any]
     max_new_tokens: int
+    request: int = 0
     steps: list[Step] = field(default_factory=list)
     vocabulary: dict[str, dict[str, Any]] = field(default_factory=dict)
     finish: str | None = None

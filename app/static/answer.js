@@ -7,6 +7,19 @@
   "use strict";
   const { h } = R;
 
+  /** A legend of the sources that occur. Returns what it lists; `listed` is what it listed before. */
+  R.listSources = (legend, sources, listed) => {
+    const seen = new Set(sources);
+    const names = R.SOURCE_ORDER.filter((name) => seen.has(name));
+    if (names.join() === listed) return listed;
+    legend.replaceChildren(...names.map((name) => {
+      const source = R.source(name);
+      return h("span", { class: `key ${source.css}`, title: R.meaning(name.startsWith("carried") ? "carried" : name) || R.meaning(source.name) },
+        h("span", { class: "chip" }, source.glyph), name === "bonus" ? "the target itself" : source.name);
+    }));
+    return names.join();
+  };
+
   R.AnswerView = class {
     constructor(store) {
       this.store = store;
@@ -29,7 +42,7 @@
       this.tip = h("div", { class: "tip", role: "tooltip", id: "recap-token-tip", hidden: true });
       this.legend = h("div", { class: "legend", "aria-label": "What supplied a token" });
       this.root = h("section", { class: "panel answer", "aria-label": "Answer" },
-        h("header", {}, h("h2", {}, "Answer"), this.state = h("span", { class: "state" }), this.toggle),
+        h("header", {}, h("h2", {}, "Answer"), this.state = h("span", { class: "state" }), this.verdict = h("span", { class: "verdict" }), this.toggle),
         this.text, this.tip, this.legend);
       store.subscribe((_, changes) => this._update(changes));
     }
@@ -93,15 +106,7 @@
     }
 
     _legend() {
-      const seen = new Set(this.elements.map((_, i) => this.store.run.tokens[i].source));
-      const names = R.SOURCE_ORDER.filter((name) => seen.has(name));
-      if (names.join() === this.listed) return;
-      this.listed = names.join();
-      this.legend.replaceChildren(...names.map((name) => {
-        const source = R.source(name);
-        return h("span", { class: `key ${source.css}` }, h("span", { class: "chip" }, source.glyph),
-          name === "bonus" ? "the target itself" : source.name);
-      }));
+      this.listed = R.listSources(this.legend, this.elements.map((_, i) => this.store.run.tokens[i].source), this.listed);
     }
 
     _state() {
@@ -116,8 +121,13 @@
         text = { stopped: "Stopped", failed: "Failed", finished: "Finished" }[look];
         if (behind > 0) [text, look] = ["Showing", "showing"];
       }
+      if (look === "finished" && run.caption) text = "Recorded";
       // A note of several sentences stands in the answer; its first word says which state it is.
       const [title, ...rest] = text.split(": ");
+      const verdict = behind <= 0 && run.end ? R.verdict(run.end.identical, (id) => run.token(id)) : null;
+      this.verdict.textContent = verdict ? verdict.text : "";
+      this.verdict.className = `verdict ${verdict ? (verdict.good ? "good" : "bad") : ""}`;
+      this.verdict.title = verdict ? verdict.title : "";
       this.state.textContent = title;
       this.state.className = `state ${look}`;
       this.root.dataset.state = look;

@@ -24,6 +24,7 @@
       const { run, step, selected } = this.store;
       this.incomplete = false;
       if (!step) {
+        this.incomplete = true;
         this.root.replaceChildren(h("p", { class: "quiet" }, run.running ? "The first step is on its way." : "No step to look into."));
         return;
       }
@@ -172,7 +173,7 @@
   const chip = (name) => h("span", { class: R.source(name).css }, h("span", { class: "chip" }, R.source(name).glyph));
   const word = (run, token) => h("span", { class: "mono word" }, R.visible(run.token(token)));
   const words = (run, tokens) => tokens.map((token) => [word(run, token), " "]);
-  const facts = (rows) => h("dl", { class: "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  const facts = (rows) => h("dl", { class: "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", { title: R.meaning(name) }, name), h("dd", {}, value))));
   const ordinal = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
 
   /** Top predictions with a bar each; the token in question stands out. */
@@ -182,7 +183,7 @@
     const rows = entry.ids.map((id, k) => h("li", { class: id === token ? "this" : null },
       word(run, id),
       h("span", { class: "meter" }, h("span", { style: `width:${Math.max(1, 100 * entry.probs[k]).toFixed(1)}%` })),
-      h("span", { class: "tabular" }, R.share(entry.probs[k]))));
+      h("span", { class: "tabular" }, R.share(Math.max(entry.probs[k], 1e-9)))));
     return h("ol", { class: "predictions" }, rows.slice(0, 8));
   }
 })((globalThis.Recap = globalThis.Recap || {}));

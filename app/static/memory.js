@@ -66,11 +66,12 @@
       this.words = h("p", { class: "quiet" });
       this.earlier = h("p", {});
       this.input = h("input", { type: "text", "aria-label": "Key to look up", placeholder: " of the picture", spellcheck: "false", oninput: () => this._typed() });
-      this.found = h("div", { class: "hits", role: "status" });
+      this.found = h("div", { class: "hits" });
+      this.said = h("p", { class: "sr-only", role: "status" });
       this.root = h("div", { class: "recap-tab memory" }, this.words, this.table, this.earlier,
         h("label", { class: "lookup" }, "Look a key up: ", this.input,
           h("span", { class: "quiet" }, "its last one, two and three tokens; most words begin with their space")),
-        this.found);
+        this.found, this.said);
       store.subscribe((_, changes) => {
         if (["run", "grow", "cursor"].some((kind) => changes.has(kind))) this._later();
       });
@@ -147,6 +148,7 @@
     /** Show what the run knows at once, and ask the session's memory when typing pauses. */
     _typed() {
       this._find();
+      this._say();
       clearTimeout(this.asking);
       const tokens = this.send && this.input.value ? R.tokenize(this.store.run, this.input.value) : null;
       if (tokens) this.asking = setTimeout(() => this.send({ tokens: tokens.slice(-3) }), 300);
@@ -160,6 +162,13 @@
         this.kept.set(found.key.join(), { entry: found, step: found.step, request: found.request });
       }
       this._find();
+      this._say();
+    }
+
+    /** For screen readers: said when something was asked, not whenever a run moves on. */
+    _say() {
+      const found = this.found.querySelectorAll(".predictions").length;
+      this.said.textContent = this.input.value ? `Found under ${R.count(found, "key")}.` : "";
     }
 
     _find() {

@@ -44,6 +44,25 @@
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   };
 
+  /** A picture that is pasted anywhere on the page becomes the request's. */
+  R.pastePicture = (event) => {
+    const file = [...(event.clipboardData?.files || [])].find((f) => f.type.startsWith("image/"));
+    const box = document.querySelector("#recap-picture");
+    if (!file || !box) return;
+    event.preventDefault();
+    const remove = box.querySelector("button[aria-label='Remove Image']");
+    if (remove) remove.click();
+    const put = (tries) => {
+      const input = box.querySelector("input[type=file]");
+      if (!input) { if (tries) setTimeout(() => put(tries - 1), 50); return; }
+      const files = new DataTransfer();
+      files.items.add(file);
+      input.files = files.files;
+      input.dispatchEvent(new Event("change", { bubbles: true }));
+    };
+    put(40);
+  };
+
   /** The shown step's tree as an SVG file that looks the same anywhere. */
   R.saveSvg = () => {
     const { store, parts } = page;
@@ -64,6 +83,8 @@
     part.draw();
   };
 
+  document.addEventListener("paste", (event) => R.pastePicture(event));
+
   /** Name, model and theme. */
   R.mountHeader = (element) => {
     const { h } = R;
@@ -77,7 +98,14 @@
       theme.setAttribute("aria-label", `Switch to the ${theme.textContent.toLowerCase()} theme`);
     };
     label();
-    element.querySelector(".right").append(model, h("button", { type: "button", "aria-label": "Keys", onclick: () => page.parts && page.parts.help() }, "?"), theme);
+    const guide = h("button", { type: "button", class: "guide", onclick: () => {
+      if (!page.parts) return;
+      page.parts.tour.onclose = fresh;
+      page.parts.tour.open();
+    } }, "What am I looking at?");
+    const fresh = () => guide.classList.toggle("fresh", !R.tourSeen());
+    fresh();
+    element.querySelector(".right").append(model, guide, h("button", { type: "button", "aria-label": "Help: words and keys", title: "Words and keys", onclick: () => page.parts && page.parts.help() }, "?"), theme);
     page.store.subscribe((store) => {
       const { about } = store.run;
       model.textContent = about.model ? `${about.model} · ${about.device} · ${about.dtype}` : "";

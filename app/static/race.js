@@ -86,7 +86,8 @@
       this.skipper = h("button", { type: "button", class: "small", hidden: true, onclick: () => this.skip() }, "Skip to the end");
       this.list = h("div", { class: "lanes" });
       this.compare = h("section", { class: "panel compare", hidden: true });
-      this.root.replaceChildren(h("div", { class: "race-head" }, this.message, this.skipper), this.list, this.compare);
+      this.legend = h("div", { class: "legend" });
+      this.root.replaceChildren(h("div", { class: "race-head" }, this.message, this.skipper, this.legend), this.list, this.compare);
     }
 
     _addLane(name) {
@@ -136,6 +137,7 @@
       if (this.unequal) words += " The lanes’ memories have unequal histories; start all cold for an equal race.";
       this.message.textContent = words;
       this.skipper.hidden = !this.end || over;
+      this.listed = R.listSources(this.legend, [...this.lanes.values()].flatMap((lane) => lane.run.tokens.map((t) => t.source)), this.listed);
       const reference = this.lanes.get(REFERENCE);
       for (const [name, lane] of this.lanes) this._drawLane(name, lane, reference);
       if (over && !this.judged) {
@@ -206,18 +208,13 @@
     _finish() {
       for (const [name, row] of Object.entries(this.end.comparison)) {
         const parts = this.parts.get(name);
-        const identical = row.identical;
-        if (!parts || !identical || !this.end.finished) continue;
-        const difference = identical.first_difference;
-        if (!difference) {
-          parts.badge.textContent = `✓ identical ${identical.compared}/${identical.compared}`;
-          parts.badge.className = "race-badge good";
-          parts.badge.title = `Token for token the same as ${identical.with}`;
-        } else {
-          const side = (which) => (difference[which].top2 ? difference[which].top2[0].toFixed(4) : "ended");
-          parts.badge.textContent = `≠ first difference at token ${difference.position + 1}: log-probability ${side("this")} here, ${side("reference")} in ${identical.with}`;
-          parts.badge.className = "race-badge bad";
-        }
+        if (!parts || !row.identical || !this.end.finished) continue;
+        const word = (lane) => (id) => (lane || this.lanes.get(name)).run.token(id);
+        const verdict = R.verdict(row.identical, word(), word(this.lanes.get(row.identical.with)));
+        if (!verdict) continue;
+        parts.badge.textContent = verdict.text;
+        parts.badge.className = `race-badge ${verdict.good ? "good" : "bad"}`;
+        parts.badge.title = verdict.title;
       }
     }
 

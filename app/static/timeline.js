@@ -25,12 +25,12 @@
       this.buttons = {};
       const button = (name, text, title, run) =>
         (this.buttons[name] = h("button", { type: "button", class: "small icon", title, "aria-label": title, onclick: run }, R.icon(text)));
-      const choice = (label, options, value, change) => h("label", { class: "choice" }, h("span", {}, label),
+      const choice = (label, title, options, value, change) => h("label", { class: "choice", title }, h("span", {}, label),
         h("select", { "aria-label": label, onchange: (event) => change(event.target.value) },
           options.map(([v, text]) => h("option", { value: v, selected: String(v) === String(value) }, text))));
-      this.pace = choice("Pace", [["real", "real time"], [1, "1 step/s"], [2, "2 steps/s"], [4, "4 steps/s"], [8, "8 steps/s"]],
+      this.pace = choice("Pace", "How fast steps are shown; nothing that is measured depends on it", [["real", "real time"], [1, "1 step/s"], [2, "2 steps/s"], [4, "4 steps/s"], [8, "8 steps/s"]],
         player.pace, (value) => player.setPace(value));
-      this.speed = choice("Speed", [[0.25, "¼×"], [0.5, "½×"], [1, "1×"], [2, "2×"], [4, "4×"]], 1, (value) => player.setSpeed(+value));
+      this.speed = choice("Speed", "Times the pace", [[0.25, "¼×"], [0.5, "½×"], [1, "1×"], [2, "2×"], [4, "4×"]], 1, (value) => player.setSpeed(+value));
       this.jump = h("select", { class: "jump", "aria-label": "Jump to a step", onchange: (event) => this._jump(event.target) },
         h("option", { value: "" }, "Jump to…"),
         h("option", { value: "longest" }, "longest step"),
@@ -47,7 +47,7 @@
             button("next", "next", "Next step (→)", () => store.go(store.cursor + 1)),
             button("last", "last", "Skip to the end (End)", () => store.skip()),
             (this.buttons.live = h("button", { type: "button", class: "small live", title: "Follow the run (L)", onclick: () => store.follow() }, "Live"))),
-          h("div", {}, this.speed, this.pace, this.jump)));
+          h("div", {}, this.pace, this.speed, this.jump)));
       store.subscribe((_, changes) => this._update(changes));
       if (globalThis.ResizeObserver) new ResizeObserver(() => this.draw()).observe(this.svg.parentNode);
     }
@@ -106,7 +106,7 @@
         line.push(`${line.length ? "L" : "M"}${(x + (pitch - gap) / 2).toFixed(1)} ${y(total / (index + 1)).toFixed(1)}`);
       });
       if (line.length > 1) parts.push(s("path", { class: "mat-halo", d: line.join("") }), s("path", { class: "mat", d: line.join("") }));
-      parts.push(s("text", { class: "axis", x: PAD.left, y: HEIGHT - 5 }, "accepted length by step"));
+      if (width > 300) parts.push(s("text", { class: "axis", x: PAD.left, y: HEIGHT - 5 }, "accepted length by step"));
       if (steps.length) {
         const label = s("text", { class: "axis strong", x: width - PAD.right, y: HEIGHT - 5, "text-anchor": "end" },
           `— running MAT ${R.fixed(total / steps.length)}`);
@@ -126,7 +126,7 @@
       const parts = [];
       if (cursor >= 0) parts.push(["step", `${cursor + 1} / ${run.finished ? run.steps.length : steps.length}`]);
       if (steps.length) parts.push(["MAT", R.fixed(total / steps.length)], ["tokens/s", seconds ? String(Math.round(total / seconds)) : "–"]);
-      this.read.replaceChildren(...parts.map(([name, value]) => h("span", {}, `${name} `, h("strong", {}, value))));
+      this.read.replaceChildren(...parts.map(([name, value]) => h("span", { title: R.meaning(name) }, `${name} `, h("strong", {}, value))));
     }
 
     _hover() {

@@ -13,11 +13,15 @@
     ["Space", "play or pause"],
     ["L", "live: follow the run"],
     ["R", "next step with a rejected guess"],
-    ["?", "this help"],
+    ["?", "this help: words and keys"],
     ["Tab, then arrows", "move inside the answer, the tree, the timeline"],
     ["Enter", "open a token’s step, or a folded branch"],
     ["Esc", "let go of a node"],
   ];
+
+  const STATES = {
+    accepted: "the target agreed", rejected: "it chose another", unreached: "behind these", bonus: "its own choice",
+  };
 
   class StepPanel {
     constructor(store) {
@@ -30,8 +34,10 @@
       this.root = h("section", { class: "panel step", "aria-label": "Step" },
         h("header", {}, h("h2", {}, "Step"), this.tree.tools),
         this.caption, this.sentence, this.live, this.tree.box,
-        h("div", { class: "states", "aria-hidden": "true" },
-          ["accepted", "rejected", "unreached", "bonus"].map((state) => h("span", {}, h("i", { class: `mark-${state}` }), state))),
+        h("div", { class: "states" },
+          ["accepted", "rejected", "unreached", "bonus"].map((state) => h("span", { title: R.meaning(state) },
+            h("i", { class: `mark-${state}`, "aria-hidden": "true" }), h("b", {}, state), STATES[state])),
+          h("span", { title: R.meaning("fused score") }, h("i", { class: "mark-score", "aria-hidden": "true" }, ".98"), h("b", {}, "fused score"))),
         this.inspector.root, this.inspector.table);
       store.subscribe((_, changes) => this._update(changes));
     }
@@ -40,10 +46,13 @@
       if (!["run", "cursor", "grow"].some((kind) => changes.has(kind))) return;
       const { run, step } = this.store;
       const text = step ? R.sentence(run, step)
-        : run.running ? (run.note.replace(/: .*/, "…") || "Reading the prompt…") : "No step yet.";
+        : run.running ? (run.note.replace(/: .*/, "…") || "Reading the prompt…")
+          : run.finished ? "The run ended before its first step." : "No step yet.";
       this.sentence.textContent = text;
       this.caption.textContent = run.caption && this.store.cursor === this.store._shown ? run.caption : "";
       this.caption.hidden = !this.caption.textContent;
+      this.sentence.hidden = !this.caption.hidden; // one sentence at a time
+      this.root.classList.toggle("bare", !step);
       this._announce(text);
     }
 
@@ -58,18 +67,23 @@
     }
   }
 
-  function help() {
-    const dialog = h("dialog", { class: "help", "aria-label": "Keys" },
-      h("h2", {}, "Keys"),
-      h("dl", {}, KEYS.map(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)])),
-      h("form", { method: "dialog" }, h("button", { class: "small" }, "Close")));
+  function help(tour) {
+    const dialog = h("dialog", { class: "help", "aria-label": "Help" },
+      h("header", {}, h("h2", {}, "Help"),
+        h("button", { type: "button", class: "small", onclick: () => { dialog.close(); tour.open(); } }, "What am I looking at?"),
+        h("form", { method: "dialog" }, h("button", { class: "small" }, "Close"))),
+      h("div", { class: "help-columns", tabindex: "0", role: "region", "aria-label": "Words and keys" },
+        h("section", {}, h("h3", {}, "Keys"),
+          h("dl", {}, KEYS.map(([key, text]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)]))),
+        h("section", {}, h("h3", {}, "Words"),
+          h("dl", {}, Object.entries(R.WORDS).map(([word, text]) => [h("dt", {}, word === "mat" ? "MAT" : word), h("dd", {}, text)])))));
     return dialog;
   }
 
   /** Whether a key pressed here belongs to something else. */
   const busy = (target) =>
     target instanceof Element &&
-    target.closest("input, textarea, select, button, summary, a, [contenteditable], [role=tab], [role=slider]:not(.timeline-svg), dialog, [role=listbox]:not(.answer-text)");
+    target.closest("input, textarea, select, button, summary, a, [contenteditable], [role=tab], [role=dialog], [role=slider]:not(.timeline-svg), dialog, [role=listbox]:not(.answer-text)");
 
   function keys(store, player, dialog) {
     return (event) => {
@@ -97,13 +111,14 @@
     const answer = new R.AnswerView(store);
     const timeline = new R.TimelineView(store, player);
     const step = new StepPanel(store);
-    const dialog = help();
+    const tour = new R.Tour(store);
+    const dialog = help(tour);
     element.classList.add("recap-view");
     element.replaceChildren(h("div", { class: "grid" },
       h("div", { class: "left" }, answer.root, timeline.root), step.root), dialog);
     const handler = keys(store, player, dialog);
     document.addEventListener("keydown", handler);
     store.changed("run");
-    return { store, player, tree: step.tree, help: () => dialog.showModal() };
+    return { store, player, tree: step.tree, tour, help: () => dialog.showModal() };
   };
 })((globalThis.Recap = globalThis.Recap || {}));

@@ -140,6 +140,65 @@
     error: "it failed",
   };
 
+  /** What the words on the page mean; shown by the help and by pointing at one. */
+  R.WORDS = {
+    token: "a word or a piece of one: what a model reads and writes",
+    target: "the vision-language model; it decides every token",
+    pass: "one run of the target, over one token or over a whole tree; passes are what takes time",
+    step: "a pass and the guesses that led to it",
+    method: "what makes the guesses: RECAP, Token Recycling, prompt lookup; autoregressive makes none",
+    prediction: "the tokens that the target found likeliest at one place, with their probabilities",
+    "matched key": "the last one, two or three tokens, under which a prediction was kept; their number is the order",
+    "1-token memory": "predictions under the last token; it persists from one request to the next",
+    "2-token memory": "predictions under the last two tokens; of this request alone",
+    "3-token memory": "predictions under the last three tokens; of this request alone",
+    carried: "left by an earlier request (RECAP+)",
+    suffix: "the text has ended like this before: what followed then",
+    "runner-up": "a token that nearly was the one before; such tokens often come next (RECAP+)",
+    node: "one guess in the candidate tree; behind it stand the guesses that assume it",
+    root: "the last token that is certain; the tree grows from it",
+    "fused score": "what the memories together give a guess: the number in a node, the width of its line",
+    "path score": "the estimated chance that a node and all before it are accepted",
+    popped: "when the search took the node into the tree: the most promising first",
+    depth: "how many tokens ahead a guess is",
+    accepted: "the target chose this very token",
+    rejected: "the target chose another token here",
+    unreached: "it stands behind a rejected node, so nobody asked",
+    bonus: "the target’s own token at the end of the accepted ones; each pass gives one",
+    "accepted length": "tokens that a step emitted: the matched ones and the bonus",
+    mat: "mean accepted length: tokens a pass; 1 without guesses",
+    expected: "how many tokens the scores promised for this step",
+    budget: "how many nodes a tree may have",
+    specificity: "the weight that an order has from the start: longer keys count more",
+    concentration: "1 where a stored prediction is sure of one token, 0 where all are equally likely",
+    confidence: "the largest probability in a stored prediction",
+    weight: "an order’s part in the fused score, from specificity, concentration and confidence",
+    nodes: "guesses in the tree of this step",
+    draft: "time to make the guesses",
+    verify: "time of the target’s pass",
+    prefill: "reading the picture and the prompt, before the first token; not a pass",
+    "· ⏎": "a space and a line break at the edge of a token",
+  };
+  /** The meaning of a word on the page, or null. */
+  R.meaning = (word) => R.WORDS[word.toLowerCase()] || null;
+
+  /** Whether a run gave the tokens of another: {text, good, title}, or null where nobody compared. */
+  R.verdict = (identical, spell, spellOther = spell) => {
+    if (!identical || !Number.isFinite(identical.compared)) return null;
+    const { compared, first_difference: difference } = identical;
+    const other = String(identical.with || "another run");
+    if (difference && !Number.isFinite(difference.position)) return null;
+    if (!difference) return { good: true, text: `✓ identical ${compared}/${compared}`, title: `Token for token the same as ${other}` };
+    const side = (one, word) => one && Array.isArray(one.top2) && Number.isFinite(one.top2[0])
+      ? `${R.quoted(word(one.token))} at log-probability ${one.top2[0].toFixed(4)}` : "the end";
+    return {
+      good: false,
+      text: `≠ first difference at token ${difference.position + 1}: ${side(difference.this, spell)} here, ` +
+        `${side(difference.reference, spellOther)} in ${other}`,
+      title: "In reduced precision a pass over many rows can round a near-tie otherwise than a pass over one.",
+    };
+  };
+
   /** One sentence on what happened in a step. */
   R.sentence = (run, step) => {
     if (!step) return "No step yet.";

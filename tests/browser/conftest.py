@@ -16,6 +16,8 @@ from tests.serving import serve
 CHROMIUM_FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update",
+    # A camera that shows a test picture, and nobody is asked for it.
+    "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
 )  # fmt: skip
 
 

@@ -2,8 +2,13 @@
 
 import json
 
+import pytest
+
 from app import assets
+from app.racing import Lined, Moved, Raced, RaceState
+from recap.decoding import Run
 from recap.race import compare
+from recap.targets.images import load_image
 from recap.trace import Trace
 
 
@@ -27,6 +32,71 @@ def test_a_race_of_three_ends_with_the_badge(visit):
     assert page.page.locator(".compare .tree-svg").count() == 2
     page.page.locator(".position input").fill("5")
     assert page.page.locator(".compare .tree-svg .node").count() > 2
+
+
+def test_a_first_difference_is_told(visit, traces, tmp_path):
+    """Where two answers differ, the badge of the loaded trace says where and by how much."""
+    trace = Trace.loads(traces[1].dumps())
+    trace.identical = compare(traces[0], trace)
+    difference = trace.identical["first_difference"]
+    assert difference, "two prompts have one answer"
+    path = tmp_path / "differs.json"
+    trace.save(path)
+    page = visit()
+    page.page.get_by_role("tab", name="Take away").click()
+    page.page.locator("#recap-away input[type=file]").set_input_files(path)
+    page.page.wait_for_function("Recap.page.store.serial > 0")
+    page.skip()
+    badge = page.page.locator(".answer .verdict.bad")
+    badge.wait_for()
+    words = badge.inner_text()
+    assert f"first difference at token {difference['position'] + 1}:" in words
+    for side in ("this", "reference"):
+        assert f"{difference[side]['top2'][0]:.4f}" in words
+    trace.identical = compare(trace, trace)
+    same = tmp_path / "same.json"
+    trace.save(same)
+    serial = page.store("serial")
+    page.page.locator("#recap-away input[type=file]").set_input_files(same)
+    page.page.wait_for_function(f"Recap.page.store.serial > {serial}")
+    page.skip()
+    page.page.locator(".answer .verdict.good").wait_for()
+    count = len(trace.token_ids)
+    assert page.page.locator(".answer .verdict").inner_text() == f"✓ identical {count}/{count}"
+
+
+def test_a_race_with_a_difference_says_so(visit, traces):
+    """Lanes of unlike requests really differ: the race's own view tells both log-probabilities."""
+    reference, other = traces
+    race = RaceState(serial=9_999_999_999_999)
+    lanes = {"recap": other, "autoregressive": reference}
+    race.take(Lined(lanes, dict.fromkeys(lanes, 0), False))
+    for name, trace in lanes.items():
+        race.take(Moved(name, None, trace.prefill["seconds"]))
+        for step in trace.steps:
+            race.take(Moved(name, step, trace.seconds["total"]))
+    found = compare(reference, other)
+    numbers = {"seconds": 1.0, "speedup": 1.0, "identical": found}
+    same = {**numbers, "identical": compare(reference, reference)}
+    race.take(Raced({"recap": numbers, "autoregressive": same}, True))
+    page = visit()
+    page.page.evaluate("(value) => Recap.page.race.apply(value)", race.value())
+    page.page.get_by_role("button", name="Skip to the end", exact=True).click()
+    badge = page.page.locator(".lane[data-lane='recap'] .race-badge.bad")
+    badge.wait_for()
+    for side in ("this", "reference"):
+        assert f"{found['first_difference'][side]['top2'][0]:.4f}" in badge.inner_text()
+    page.page.locator(".lane[data-lane='autoregressive'] .race-badge.good").wait_for()
+
+
+@pytest.fixture(scope="module")
+def traces(target):
+    """Two prompts on one picture: answers that differ, each with its log-probabilities."""
+    picture = load_image(assets.examples()[0].image)
+    return [
+        Run(target, target.prepare(prompt, picture), "recap", max_new_tokens=24).finish_all()
+        for prompt in ("Describe the picture in detail.", "List the shapes as JSON.")
+    ]
 
 
 def test_traces_go_out_and_come_in(visit, tmp_path):
@@ -122,9 +192,6 @@ def test_a_link_reopens_prompt_settings_and_step(visit):
 def test_the_endpoint_for_programs(server, target):
     """What the README shows: text streams, and the trace comes back."""
     from gradio_client import Client, handle_file
-
-    from recap.decoding import Run
-    from recap.targets.images import load_image
 
     example = assets.examples()[0]
     client = Client(server, verbose=False)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from app import assets
@@ -59,6 +60,56 @@ def test_pictures_from_disk(visit, target, tmp_path):
         assert page.shown_tokens == expected.token_ids
 
 
+_PICTURE_EVENT = """([name, bytes]) => {
+  const data = new DataTransfer(), both = { bubbles: true, cancelable: true };
+  data.items.add(new File([new Uint8Array(bytes)], 'given.png', { type: 'image/png' }));
+  if (name === 'paste')
+    document.body.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, ...both }));
+  else
+    document.querySelector('#recap-picture input[type=file]')
+      .dispatchEvent(new DragEvent('drop', { dataTransfer: data, ...both }));
+}"""
+
+
+@pytest.mark.parametrize("way", ["paste", "drop"])
+def test_pictures_pasted_and_dropped(visit, target, tmp_path, way):
+    """What comes with the event is what is decoded; a picture pasted over another replaces it."""
+    source = load_image(assets.examples()[1].image)
+    path = tmp_path / "given.png"
+    source.save(path)
+    page = visit()
+    if way == "drop":
+        page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
+        page.page.wait_for_selector("#recap-picture img", state="detached")
+    page.page.evaluate(_PICTURE_EVENT, [way, list(path.read_bytes())])
+    page.page.wait_for_selector("#recap-picture img[src*='given.png']")
+    page.page.wait_for_timeout(300)
+    page.ask("Describe the picture.", tokens=24)
+    page.run()
+    page.finish()
+    request = target.prepare("Describe the picture.", load_image(path))
+    assert page.shown_tokens == Run(target, request, max_new_tokens=24).finish_all().token_ids
+
+
+def test_a_picture_from_the_camera(visit):
+    """Chromium's own test camera: its frame is taken, shown, and decoded."""
+    page = visit(permissions=["camera"])
+    page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
+    page.page.wait_for_selector("#recap-picture img", state="detached")
+    page.page.get_by_label("Capture from camera").click()
+    page.page.locator("[title='grant webcam access'] button").click()
+    page.page.locator("#recap-picture video").wait_for()
+    page.page.wait_for_function("document.querySelector('#recap-picture video').videoWidth > 0")
+    page.page.get_by_label("capture photo").click()
+    page.page.wait_for_selector("#recap-picture button[aria-label='Remove Image']")
+    page.page.wait_for_timeout(500)
+    page.ask("Describe the picture.", tokens=8)
+    page.run()
+    page.finish()
+    assert page.store("run.about.image.width") > 100
+    assert page.store("run.end.finish") in ("length", "eos")
+
+
 def test_stop_keeps_the_trace_so_far(visit):
     """Stop in mid-run: the run ends, its steps stay, and the page can run again."""
     page = visit()
@@ -87,7 +138,7 @@ def test_scrubbing_during_a_run(visit):
     page = visit()
     use_tiny_model(page)
     page.ask("Go on and on.", method="Autoregressive", tokens=1024)
-    page.page.locator(".timeline .choice select").nth(1).select_option("real")
+    page.page.get_by_label("Pace", exact=True).select_option("real")
     page.run()
     page.page.wait_for_function("Recap.page.store.frontier > 10")
     page.key("Home", "ArrowRight", "ArrowRight")

@@ -20,6 +20,7 @@ def test_something_is_there_from_the_start(visit):
     assert page.store("run.steps.length") > 3
     assert page.store("cursor") == assets.first_view().show
     assert page.page.locator(".caption").inner_text() == assets.first_view().caption
+    assert not page.page.locator(".sentence").is_visible()  # one sentence, not two
     page.page.get_by_role("button", name="Run this yourself").wait_for()
     page.page.locator(".node.bonus").wait_for()
 
@@ -193,7 +194,7 @@ def _contrasts(page, theme):
         const bad = [];
         for (const e of document.querySelectorAll('.recap-view *, .recap-head *, .recap-tab *')) {
           if (!e.checkVisibility({ checkOpacity: true })) continue;
-          if (e.closest('svg, .later, :disabled')) continue;
+          if (e.closest('svg, :disabled')) continue;
           if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
           const both = [lum(rgb(getComputedStyle(e).color)), lum(behind(e))];
           const [a, b] = both.sort((x, y) => y - x);
@@ -203,6 +204,145 @@ def _contrasts(page, theme):
         return bad;
       }"""
     )
+
+
+#: Every source in every state, drawn with the page's own classes; contrasts below 4.5.
+_EVERY_TOKEN = """() => {
+  const { h, s } = Recap, bad = [];
+  const rgb = (c) => {
+    const canvas = document.createElement('canvas').getContext('2d');
+    canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const over = ([r, g, b, a], [x, y, z], alpha = 1) =>
+    [[r, x], [g, y], [b, z]].map(([v, w]) => v * a * alpha / 255 + w * (1 - a * alpha / 255));
+  const lum = (c) => c.slice(0, 3).map((v) => v / 255)
+    .map((v) => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const check = (name, ink, ground) => {
+    const [a, b] = [lum(ink), lum(ground)].sort((x, y) => y - x);
+    if ((a + .05) / (b + .05) < 4.5) bad.push(`${name}: ${((a + .05) / (b + .05)).toFixed(2)}`);
+  };
+  const view = document.querySelector('.recap-view .answer-text');
+  const paper = rgb(getComputedStyle(document.querySelector('.recap-view .panel')).backgroundColor);
+  let count = 0;
+  for (const [name, source] of Object.entries(Recap.SOURCES)) {
+    for (const state of ['', 'now', 'later']) {
+      const token = view.appendChild(h('span', { class: `tok ${source.css} ${state}` }, 'word'));
+      const style = getComputedStyle(token);
+      if (style.opacity !== '1') bad.push(`${name} ${state}: opacity`);
+      check(`token ${name} ${state}`, rgb(style.color), over(rgb(style.backgroundColor), paper));
+      token.remove();
+      count++;
+    }
+    for (const state of ['accepted', 'rejected', 'unreached', 'bonus', 'root']) {
+      const shape = s('rect', { class: 'shape' }), tab = s('path', { class: 'tab' });
+      const glyph = s('text', { class: 'glyph' }, '1'), mark = s('tspan', { class: 'mark' }, '.');
+      const label = s('text', { class: 'label' }, 'word', mark);
+      const score = s('text', { class: 'score' }, '.5');
+      const parts = [shape, tab, glyph, label, score];
+      const node = s('g', { class: `node ${state} ${source.css}` }, parts);
+      document.querySelector('.tree-svg').append(node);
+      const fill = (e) => rgb(getComputedStyle(e).fill);
+      const ground = over(fill(shape), paper);
+      check(`label ${name} ${state}`, fill(label), ground);
+      if (state === 'accepted' || state === 'rejected')
+        check(`score ${name} ${state}`, fill(score), ground);
+      const opaque = +getComputedStyle(tab).fillOpacity;
+      if (state !== 'bonus' && state !== 'root')
+        check(`glyph ${name} ${state}`, fill(glyph), over(fill(tab), ground, opaque));
+      node.remove();
+      count++;
+    }
+  }
+  return [count, bad];
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_token_can_be_read_in_both_modes(visit, theme):
+    """Words on all tints, in the answer and in the tree, whatever occurs in this one trace."""
+    page = visit(f"/?__theme={theme}", color_scheme=theme)
+    count, bad = page.page.evaluate(_EVERY_TOKEN)
+    assert count == 9 * (3 + 5)
+    assert bad == []
+
+
+def test_nothing_moves_for_those_who_do_not_want_it(visit):
+    """With reduced motion no animation runs on the page while a run goes on; without, one does."""
+    running = "document.getAnimations().filter((a) => a.playState === 'running').length"
+    for wish, moves in (("no-preference", True), ("reduce", False)):
+        page = visit(reduced_motion=wish)
+        # The look of a run that goes on, for as long as it takes to look.
+        page.page.evaluate("document.querySelector('.answer .state').className = 'state running'")
+        page.page.wait_for_timeout(400)
+        assert (page.page.evaluate(running) > 0) is moves
+
+
+def test_screen_readers_hear_one_summary_a_second(visit):
+    """Ten steps in a moment are one announcement, that of the last; nothing is said meanwhile."""
+    page = visit()
+    page.page.wait_for_timeout(1200)  # what the first view says
+    page.page.evaluate(
+        """() => {
+        const said = document.querySelector('.step [role=status]');
+        globalThis.heard = [];
+        new MutationObserver(() => heard.push(said.textContent))
+          .observe(said, { childList: true, characterData: true, subtree: true });
+      }"""
+    )
+    page.page.clock.install()
+    page.key("Home")
+    for _ in range(10):
+        page.page.keyboard.press("ArrowRight")
+        page.page.clock.run_for(40)
+    assert page.page.evaluate("heard") == []
+    page.page.clock.run_for(1000)
+    assert len(page.page.evaluate("heard")) == 1
+    assert page.page.evaluate("heard[0]").startswith("Step 11:")
+
+
+def test_the_tour_points_at_what_is_there(visit):
+    """Five steps by keyboard alone; the browser remembers that it was seen; Escape gives back."""
+    page = visit()
+    guide = page.page.locator(".recap-head .guide")
+    assert "fresh" in guide.get_attribute("class")
+    guide.focus()
+    page.page.keyboard.press("Enter")
+    card = page.page.locator(".tour-card")
+    for number in range(1, 6):
+        assert f"{number} of 5" in card.inner_text()
+        frame = page.page.locator(".tour-frame").bounding_box()
+        assert frame["width"] > 20
+        box = card.bounding_box()
+        assert box["x"] >= 0
+        assert box["y"] >= 0
+        assert box["x"] + box["width"] <= 1280
+        assert box["y"] + box["height"] <= 900
+        page.page.keyboard.press("ArrowRight" if number < 5 else "ArrowLeft")
+    assert "4 of 5" in card.inner_text()
+    page.page.keyboard.press("Escape")
+    assert not card.is_visible()
+    assert page.page.evaluate("document.activeElement.textContent") == "What am I looking at?"
+    page.page.reload()
+    page.page.wait_for_function("globalThis.Recap?.page?.parts")
+    assert "fresh" not in page.page.locator(".recap-head .guide").get_attribute("class")
+
+
+def test_words_are_defined(visit):
+    """In the help, and on the words of the inspector themselves."""
+    page = visit()
+    page.page.locator(".node.rejected").first.click()
+    page.page.locator(".inspector h3").wait_for()
+    words = page.page.locator(".inspector dt").evaluate_all(
+        "(e) => e.map((d) => [d.textContent, d.title])"
+    )
+    assert len(words) > 5
+    assert [word for word, meaning in words if not meaning] == []
+    page.key("?")
+    text = page.page.locator("dialog.help").inner_text()
+    for word in ("token", "MAT", "bonus", "fused score", "1-token memory", "rejected", "prefill"):
+        assert word in text
 
 
 def test_what_a_model_writes_stays_text(visit, tmp_path):

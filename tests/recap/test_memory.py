@@ -338,6 +338,26 @@ def test_copies_are_independent():
     assert memory.requests == 0
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(tokens, tokens, tokens, predictions()), min_size=1, max_size=20))
+def test_a_memory_can_be_looked_up_without_a_request(rows):
+    """It answers what the next request's own lookup answers, and is as it was afterwards."""
+    options = Settings(carry=0.5, blend=0.5, top_k=K)
+    persistent = PersistentMemory(VOCABULARY)
+    memory = RequestMemory(persistent, options)
+    for before, previous, own, prediction in rows:
+        memory.write([own], [previous], [before], table([prediction]), [0])
+    requests, entries = persistent.requests, persistent.entries()
+    found = [persistent.lookup(list(row[:3])) for row in rows]
+    assert (persistent.requests, persistent.entries()) == (requests, entries)
+    fresh = RequestMemory(persistent, options)
+    for (before, previous, own, _), hits in zip(rows, found, strict=True):
+        assert hits == fresh.lookup(own, previous, before)
+        assert hits
+    assert persistent.lookup([]) == []
+    assert persistent.lookup([VOCABULARY]) == []
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_a_duplicate_goes_on_by_itself(duplicate):
     """Written to and looked up like the original, which stays as it is."""

@@ -75,6 +75,8 @@ def test_the_numbers_agree(traces, method):
     assert len(trace.token_ids) == 1 + sum(step.accepted_length for step in trace.steps)
     assert [e.token for e in trace.emitted] == trace.token_ids
     assert trace.mat == (len(trace.token_ids) - 1) / trace.passes
+    writers = {writer for step in trace.steps for writer in step.entries.request}
+    assert trace.request == max(writers, default=0) == (2 if writers else 0)
     assert {str(token) for token in trace.prefill["rows"]["ids"]} <= set(trace.vocabulary)
     position = 1
     for index, step in enumerate(trace.steps):

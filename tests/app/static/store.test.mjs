@@ -82,3 +82,29 @@ test("an adaptive budget says what it decided, a number says nothing", () => {
     "The budget took no node, since a larger pass would not have paid for itself: a pass of about 3.0 ms for one token.");
   assert.equal(decide([63, 2.5, null, null]), "");
 });
+
+test("a verdict names the first difference, and malformed ones say nothing", () => {
+  const { verdict } = load("words.js");
+  const word = (id) => ({ text: ` w${id}`, hex: "" });
+  assert.equal(verdict(null, word), null);
+  assert.equal(verdict({ compared: "many" }, word), null);
+  assert.equal(verdict({ compared: 7, first_difference: true }, word), null);
+  assert.deepEqual(
+    [verdict({ compared: 7, with: "autoregressive", first_difference: null }, word)].map((v) => [v.good, v.text]),
+    [[true, "✓ identical 7/7"]]);
+  const side = (token, p) => ({ token, top2: [p, -9] });
+  const differs = { compared: 7, with: "autoregressive", first_difference: { position: 3, this: side(1, -0.5), reference: side(2, -0.25) } };
+  assert.equal(verdict(differs, word).text,
+    "≠ first difference at token 4: ‘w1’ at log-probability -0.5000 here, ‘w2’ at log-probability -0.2500 in autoregressive");
+  differs.first_difference.this = { token: null, top2: null };
+  assert.match(verdict(differs, word).text, /the end here/);
+});
+
+test("every source and state on the page has a meaning", () => {
+  const { SOURCES, meaning } = load("words.js");
+  for (const [name, source] of Object.entries(SOURCES)) {
+    const word = name.startsWith("carried") ? "carried" : meaning(name) ? name : source.name;
+    assert.ok(meaning(word), name);
+  }
+  for (const state of ["accepted", "rejected", "unreached", "bonus", "root"]) assert.ok(meaning(state), state);
+});
