@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 
+from app.guard import private_folder
+
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+# Where uploads lie; Gradio reads it when it is imported.
+os.environ["GRADIO_TEMP_DIR"] = str(private_folder(os.environ.get("GRADIO_TEMP_DIR")))
 
 from app.layout import build, launch_options
 from app.models import ModelShelf, default_model
@@ -31,6 +36,7 @@ def _load_first() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as with Ctrl-C: tidied up
     gc.freeze()  # the libraries' own objects need not be looked through again and again
     threading.Thread(target=_load_first, name="recap-load", daemon=True).start()
     demo.launch(**launch_options())

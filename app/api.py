@@ -51,14 +51,14 @@ def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[
         try:
             asked = _asked(image, prompt, method, max_new_tokens, settings)
         except RecapError as error:
-            raise gr.Error(str(error)) from None
+            raise gr.Error(str(error), print_exception=False) from None
         for value in stream(state, asked, default_model(), shelf, turnstile, remember=False):
             if state.trace is not None and state.trace.finish is None:
                 yield {"text": state.trace.text, "finish": None}
             last = value
         trace = state.trace
         if trace is None or trace.finish == "error":
-            raise gr.Error(_message(last, trace))
+            raise gr.Error(_message(last, trace), print_exception=False)
         yield {"text": trace.text, "finish": trace.finish, "trace": trace.to_json()}
 
     return decode

@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from app import assets, components
 from app.api import endpoint
 from app.events import Events
+from app.guard import MAX_FILE_BYTES, Guard
 from app.links import MAX_LIMIT
 from app.models import ModelShelf, default_model, model_choices, other_models_allowed
 from app.payload import of_trace
@@ -20,6 +22,11 @@ from app.state import SessionState
 from recap.drafters import METHODS
 
 _TITLE = "RECAP visualizer"
+
+#: Sessions that the server remembers; the one used longest ago is forgotten first.
+_MAX_SESSIONS = 500
+#: Uploads that no open page uses are deleted after so many seconds, looked for every so many.
+_UPLOAD_AGE, _UPLOAD_ROUND = 3600, 300
 
 _PROMPT = "Describe this picture in detail."
 
@@ -54,7 +61,10 @@ class Ask:
 
 def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
     """The whole page around one shared model."""
-    with gr.Blocks(title=_TITLE, fill_width=True, analytics_enabled=False) as page:
+    with gr.Blocks(
+        title=_TITLE, fill_width=True, analytics_enabled=False,
+        delete_cache=(_UPLOAD_ROUND, _UPLOAD_AGE),
+    ) as page:  # fmt: skip
         state = gr.State(SessionState(), delete_callback=SessionState.stop)
         components.header()
         with gr.Row(elem_id="recap-columns", equal_height=False):
@@ -86,6 +96,7 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
              *ask.form.components],
             queue=False, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
+        page.unload(events.leave)
         gr.api(endpoint(shelf, turnstile), api_name="decode", concurrency_limit=4)
     page.queue(default_concurrency_limit=16, max_size=64)
     return page
@@ -98,7 +109,12 @@ def launch_options() -> dict[str, Any]:
     return {
         "theme": _theme(),
         "head": f"<style>{style}</style><script>{script}</script>",
-        "max_file_size": "20mb",
+        "max_file_size": MAX_FILE_BYTES,
+        "state_session_capacity": _MAX_SESSIONS,
+        "app_kwargs": {"middleware": [Middleware(Guard)]},
+        # Neither a record of what visitors asked, nor a view of the traffic.
+        "run_history": False,
+        "enable_monitoring": False,
         "footer_links": ["api"],
         "ssr_mode": False,
     }
