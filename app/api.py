@@ -24,7 +24,7 @@ from app.runner import Asked, Turnstile
 from app.state import SessionState
 from app.streaming import stream
 from recap.drafters import get_method
-from recap.errors import ImageError, PromptError, RecapError
+from recap.errors import ImageError, PromptError, RecapError, SettingsError
 from recap.settings import Settings
 
 
@@ -73,9 +73,13 @@ def _asked(
 ) -> Asked:
     if not isinstance(prompt, str) or not prompt.strip():
         raise PromptError("The prompt is empty.")
+    if not isinstance(settings, dict | None):
+        raise SettingsError("settings", "must be an object: names and values")
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int):
+        raise SettingsError("max_new_tokens", "must be a whole number")
     own = get_method(method).settings().to_json()
     chosen = Settings.from_json({**own, **(settings or {})})
-    return Asked(prompt, _picture(image), method, chosen, int(max_new_tokens))
+    return Asked(prompt, _picture(image), method, chosen, max_new_tokens)
 
 
 def _picture(image: dict | None) -> Any:
@@ -84,10 +88,15 @@ def _picture(image: dict | None) -> Any:
         return None
     from recap.targets.images import load_image
 
-    path = Path(str(image.get("path") or "")).resolve()
-    if not path.is_relative_to(Path(get_upload_folder()).resolve()) or not path.is_file():
+    path = image.get("path") if isinstance(image, dict) else None
+    try:
+        found = Path(path or "").resolve()
+        sent = found.is_relative_to(Path(get_upload_folder()).resolve()) and found.is_file()
+    except (TypeError, ValueError, OSError):  # no text, a zero byte, a name without end
+        sent = False
+    if not sent:
         raise ImageError("The picture must be uploaded: use gradio_client.handle_file.")
-    return load_image(path)
+    return load_image(found)
 
 
 def _message(value: dict[str, Any], trace: Any) -> str:

@@ -14,6 +14,7 @@ from app.api import endpoint
 from app.events import Events
 from app.guard import MAX_FILE_BYTES, Guard
 from app.links import MAX_LIMIT
+from app.logs import keep_contents_out
 from app.models import ModelShelf, default_model, model_choices, other_models_allowed
 from app.payload import of_trace
 from app.runner import Turnstile
@@ -104,6 +105,7 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
 
 def launch_options() -> dict[str, Any]:
     """What `launch` needs to show the page as it is meant: scripts, styles, theme, limits."""
+    keep_contents_out()
     # Styles go into the head as they are: Gradio rewrites `css` and loses container queries.
     style, script = assets.style("recap.css", "page.css"), assets.script(assets.PAGE_SCRIPTS)
     return {

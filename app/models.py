@@ -66,6 +66,8 @@ class ModelShelf:
         """
         if self._current is not None and self._name == name:
             return self._current
+        if not isinstance(name, str):
+            raise ModelError("A model is chosen by its name.")
         known = {choice for _, choice in model_choices()}
         if name not in known and not other_models_allowed():
             raise ModelError(f"{name!r} is not offered here. Choose one of the list.")

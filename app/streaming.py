@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from app.logs import places
 from app.models import ModelShelf
 from app.payload import RunPayload
 from app.runner import Asked, Closed, Event, Opened, Passed, Prefilled, Turnstile, Worker, decode
@@ -157,5 +158,5 @@ def explain(error: BaseException) -> str:
             "Out of memory. Use a smaller picture, fewer new tokens, a smaller budget, "
             "or a smaller model."
         )
-    _log.error("A run failed", exc_info=error)
+    _log.error("A run failed: %s", places(error))
     return f"Something went wrong inside the program ({type(error).__name__}); see its log."

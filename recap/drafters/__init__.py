@@ -94,7 +94,7 @@ def get_method(name: str) -> Method:
     """The method of this name. Raises `SettingsError` that lists the names."""
     try:
         return METHODS[name]
-    except KeyError:
+    except (KeyError, TypeError):  # unknown, or nothing that can be a name
         raise SettingsError(
             "method", f"must be one of {', '.join(METHODS)}, got {name!r}"
         ) from None
