@@ -9,6 +9,7 @@ import csv
 import html
 import io
 import json
+import re
 from collections.abc import Callable
 
 from app import assets
@@ -114,8 +115,10 @@ EXPORTS: dict[str, tuple[Callable[[Trace], str], str, str]] = {
 def parcel(trace: Trace, kind: str) -> dict[str, str]:
     """A file for the browser to save: its name, media type and text."""
     make, ending, media = EXPORTS[kind]
+    # A loaded trace may call itself anything; a file's name is letters, digits and dashes.
+    name = re.sub(r"[^\w-]+", "-", f"recap-{trace.method}-{trace.id}", flags=re.ASCII)[:100]
     return {
-        "name": f"recap-{trace.method}-{trace.id}.{ending}",
+        "name": f"{name}.{ending}",
         "media": media,
         "text": make(trace),
     }

@@ -67,7 +67,7 @@ def read(query: dict[str, str]) -> Link | None:
             changes=dict(json.loads(query.get("settings") or "{}")),
         )
         _ = link.settings
-    except (ValueError, TypeError, SettingsError):
+    except (ValueError, TypeError, RecursionError, SettingsError):
         return None
     return link
 

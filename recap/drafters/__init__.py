@@ -14,7 +14,7 @@ from recap.drafters.base import Drafter, Learned, Outcome, Rows
 from recap.drafters.prompt_lookup import PromptLookupDrafter
 from recap.drafters.recap import RecapDrafter
 from recap.drafters.token_recycling import FULL_TREE_NODES, TokenRecyclingDrafter
-from recap.errors import SettingsError
+from recap.errors import SettingsError, brief
 from recap.memory import PersistentMemory
 from recap.settings import Settings
 
@@ -96,5 +96,5 @@ def get_method(name: str) -> Method:
         return METHODS[name]
     except (KeyError, TypeError):  # unknown, or nothing that can be a name
         raise SettingsError(
-            "method", f"must be one of {', '.join(METHODS)}, got {name!r}"
+            "method", f"must be one of {', '.join(METHODS)}, got {brief(name)}"
         ) from None
