@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 
-from app.guard import private_folder
+from app.folder import private_folder
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 # Where uploads lie; Gradio reads it when it is imported.

@@ -15,10 +15,10 @@ from app.models import ModelShelf, default_model
 from app.payload import of_trace
 from app.racing import stream_race
 from app.runner import Asked, Turnstile, spell
+from app.sessions import UPLOADS, refresh
 from app.settings_form import SettingsForm
 from app.state import SessionState
 from app.streaming import stream
-from app.uploads import Uploads, refresh
 from recap.drafters import METHODS, get_method
 from recap.errors import ImageError, PromptError, RecapError, SettingsError
 from recap.memory import PersistentMemory, RequestMemory
@@ -39,7 +39,6 @@ class Events:
         self._form = form
         self._shelf = shelf
         self._turnstile = turnstile
-        self._uploads = Uploads()
 
     def run(
         self,
@@ -140,7 +139,7 @@ class Events:
         """(view, notice) of a trace file; no model is needed."""
         if not path:
             return gr.skip(), gr.skip()
-        self._uploads.use(request and request.session_hash, path)
+        UPLOADS.use(request and request.session_hash, path)
         try:
             trace = Trace.load(path)
             value = of_trace(trace, state.next_serial(), show=0)
@@ -209,7 +208,7 @@ class Events:
         """Say at once where a picture cannot be used, or is nothing for the bundled model."""
         own = bool(picture) and Path(picture).is_file() and links.example_of(picture) is None
         if own:  # an example belongs to all
-            self._uploads.use(request and request.session_hash, picture)
+            UPLOADS.use(request and request.session_hash, picture)
         try:
             read_picture(picture)
         except RecapError as error:
@@ -222,10 +221,6 @@ class Events:
         """Forget what the session's runs have learnt."""
         state.clear()
         return _size(state)
-
-    def leave(self, request: gr.Request) -> None:
-        """A tab was closed: its files go at once."""
-        self._uploads.end(request.session_hash)
 
 
 def read_picture(path: str | None) -> Any:

@@ -7,20 +7,16 @@ where it stands in a list.
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, MutableMapping
-from pathlib import Path
+from functools import partial
 from typing import Any
+
+from app.sessions import Presence, end
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-#: Largest file that can be uploaded.
-MAX_FILE_BYTES = 20_000_000
 #: Largest request body that carries no file: a prompt of a million characters fits, escaped too.
 MAX_BODY_BYTES = 16_000_000
 #: What a form adds around an uploaded file.
@@ -42,16 +38,20 @@ _API = frozenset(
     }
 )  # fmt: skip
 _FILE = "file="
+_HEARTBEAT = "/gradio_api/heartbeat/"
 
 
 class Guard:
     """ASGI middleware: 404 for other addresses, 413 for too much, headers against caching.
 
     A body must say its length (411 where it does not), so that nobody can send one without end.
+    `max_file`: bytes of an upload. `grace`: seconds that a session outlives its last page.
     """
 
-    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+    def __init__(self, app: Callable[..., Awaitable[None]], *, max_file: int, grace: float) -> None:
         self._app = app
+        self._max_file = max_file
+        self._presence = Presence(grace)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -60,7 +60,7 @@ class Guard:
         path = scope["path"].removeprefix(scope.get("root_path") or "")
         status = 200 if answered(path) else 404
         if status == 200 and scope["method"] in ("POST", "PUT", "PATCH"):
-            status = _size_status(path, dict(scope["headers"]))
+            status = self._size_status(path, dict(scope["headers"]))
         if status != 200:
             await _refuse(send, status)
             return
@@ -76,7 +76,24 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *headers]
             await send(message)
 
-        await self._app(scope, receive, private)
+        session = path.removeprefix(_HEARTBEAT) if path.startswith(_HEARTBEAT) else ""
+        if not session:
+            await self._app(scope, receive, private)
+            return
+        page = scope["app"].get_blocks()
+        self._presence.came(session)
+        try:
+            await self._app(scope, receive, private)
+        finally:
+            self._presence.went(session, partial(end, page))
+
+    def _size_status(self, path: str, headers: dict[bytes, bytes]) -> int:
+        uploads = path.rstrip("/").endswith("/upload")
+        limit = self._max_file + _FORM_BYTES if uploads else MAX_BODY_BYTES
+        length = headers.get(b"content-length", b"")
+        if not length.isdigit():
+            return 411
+        return 413 if int(length) > limit else 200
 
 
 def answered(path: str) -> bool:
@@ -89,15 +106,6 @@ def answered(path: str) -> bool:
     return rest.partition("/")[0] in _API
 
 
-def _size_status(path: str, headers: dict[bytes, bytes]) -> int:
-    uploads = path.rstrip("/").endswith("/upload")
-    limit = MAX_FILE_BYTES + _FORM_BYTES if uploads else MAX_BODY_BYTES
-    length = headers.get(b"content-length", b"")
-    if not length.isdigit():
-        return 411
-    return 413 if int(length) > limit else 200
-
-
 async def _refuse(send: Send, status: int) -> None:
     text = {404: b"Not found", 411: b"Length required", 413: b"Too large"}[status]
     # The rest of the body stays unread, so the connection cannot be used again.
@@ -108,16 +116,3 @@ async def _refuse(send: Send, status: int) -> None:
 
 def _has(message: Message, name: bytes) -> bool:
     return any(key.lower() == name for key, _ in message.get("headers", ()))
-
-
-def private_folder(parent: str | None = None) -> Path:
-    """A fresh folder for uploads that only this user can enter, deleted when the program ends.
-
-    From here on nothing that the program writes can be read by other users of the machine.
-    """
-    os.umask(0o077)
-    if parent:
-        Path(parent).mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="recap-uploads-", dir=parent or None))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from starlette.middleware import Middleware
 from app import assets, components
 from app.api import endpoint
 from app.events import Events
-from app.guard import MAX_FILE_BYTES, Guard
+from app.guard import Guard
 from app.links import MAX_LIMIT
 from app.logs import keep_contents_out
 from app.models import ModelShelf, default_model, model_choices, other_models_allowed
@@ -26,6 +27,8 @@ _TITLE = "RECAP visualizer"
 
 #: Sessions that the server remembers; the one used longest ago is forgotten first.
 _MAX_SESSIONS = 500
+#: Largest file that can be uploaded, in bytes.
+_MAX_FILE = 20_000_000
 #: Uploads that no open page uses are deleted after so many seconds, looked for every so many.
 _UPLOAD_AGE, _UPLOAD_ROUND = 3600, 300
 
@@ -97,7 +100,6 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
              *ask.form.components],
             queue=False, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
-        page.unload(events.leave)
         gr.api(endpoint(shelf, turnstile), api_name="decode", concurrency_limit=4)
     page.queue(default_concurrency_limit=16, max_size=64)
     return page
@@ -106,14 +108,15 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
 def launch_options() -> dict[str, Any]:
     """What `launch` needs to show the page as it is meant: scripts, styles, theme, limits."""
     keep_contents_out()
+    grace = float(os.environ.get("RECAP_GRACE_SECONDS") or 60)
     # Styles go into the head as they are: Gradio rewrites `css` and loses container queries.
     style, script = assets.style("recap.css", "page.css"), assets.script(assets.PAGE_SCRIPTS)
     return {
         "theme": _theme(),
         "head": f"<style>{style}</style><script>{script}</script>",
-        "max_file_size": MAX_FILE_BYTES,
+        "max_file_size": _MAX_FILE,
         "state_session_capacity": _MAX_SESSIONS,
-        "app_kwargs": {"middleware": [Middleware(Guard)]},
+        "app_kwargs": {"middleware": [Middleware(Guard, max_file=_MAX_FILE, grace=grace)]},
         # Neither a record of what visitors asked, nor a view of the traffic.
         "run_history": False,
         "enable_monitoring": False,

@@ -118,9 +118,12 @@ class RefusedError(Exception):
 class Visitor:
     """One browser session without a browser."""
 
-    def __init__(self, address: str, session: str | None = None) -> None:
-        self.session = session or secrets.token_hex(8)
-        self.http = httpx.Client(base_url=address, timeout=120, trust_env=False)
+    def __init__(self, address: str, source: str = "127.0.0.1") -> None:
+        """`source`: the loopback address that this visitor comes from."""
+        self.session = secrets.token_hex(8)
+        self._source = source
+        transport = httpx.HTTPTransport(local_address=source)
+        self.http = httpx.Client(base_url=address, timeout=120, transport=transport)
         self.config: dict[str, Any] = self.http.get("/config").json()
         self._components = {c["id"]: c for c in self.config["components"]}
         self._events = {d["api_name"]: d for d in self.config["dependencies"] if d["api_name"]}
@@ -129,7 +132,9 @@ class Visitor:
     def __enter__(self) -> Visitor:
         """Open the tab: a connection that stays for as long as it is looked at."""
         url = self.http.base_url
-        self._heart = socket.create_connection((url.host, url.port), 10)
+        self._heart = socket.create_connection(
+            (url.host, url.port), 10, source_address=(self._source, 0)
+        )
         request = f"GET {_API}/heartbeat/{self.session} HTTP/1.1\r\nHost: {url.host}\r\n\r\n"
         self._heart.sendall(request.encode())
         self._heart.recv(4096)

@@ -11,7 +11,7 @@ from tests.visitor import Server, Visitor, running_server
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    with running_server() as running:
+    with running_server(RECAP_GRACE_SECONDS="0.5") as running:
         yield running
 
 

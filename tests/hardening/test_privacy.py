@@ -187,6 +187,20 @@ def test_what_a_session_learnt_stays_there(alice: Visitor, visit: Callable[[], V
     assert json.loads(alice.export("trace"))["id"] == trace["id"]
 
 
+def test_a_session_is_forgotten_with_its_last_page(
+    alice: Visitor, visit: Callable[[], Visitor]
+) -> None:
+    """Who has its name finds an empty session: no memory, no run."""
+    own = alice.call("clear", None)  # says how much there is after clearing: nothing
+    assert "empty" in own[0]["text"]
+    alice.run(prompt="Hello!", limit=4)
+    before = json.loads(alice.export("trace"))["id"]
+    alice.leave()
+    heir = visit()
+    heir.session = alice.session
+    _until(lambda: json.loads(heir.export("trace"))["id"] != before)
+
+
 def test_routes_that_the_page_does_not_need_are_closed(visit: Callable[[], Visitor]) -> None:
     """Proxies, recordings, histories, copies of sessions: all 404."""
     http = visit().http
@@ -217,6 +231,10 @@ def test_uploads_are_private_and_go_with_the_session(
     for path in server.folder.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert stat.S_IMODE(Path(file["path"]).stat().st_mode) == 0o600
+    one.leave()
+    one.__enter__()  # a connection that was cut and comes back within the time of grace
+    time.sleep(1)
+    assert Path(file["path"]).exists()
     one.leave()
     _until(lambda: not Path(file["path"]).exists())
     assert Path(shared["path"]).exists()
