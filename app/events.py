@@ -116,6 +116,8 @@ class Events:
         if not (prompt or "").strip():
             raise PromptError("Type a prompt first: what do you want to know?")
         get_method(method)
+        if not 1 <= limit <= links.MAX_LIMIT:
+            raise SettingsError("Max new tokens", f"must be between 1 and {links.MAX_LIMIT}")
         return Asked(
             prompt.strip(), read_picture(picture), method, self._form.read(settings), int(limit)
         )
