@@ -21,6 +21,7 @@ from gradio.utils import get_upload_folder
 
 from app.models import ModelShelf, default_model
 from app.runner import Asked, Turnstile
+from app.sessions import UPLOADS
 from app.state import SessionState
 from app.streaming import stream
 from recap.drafters import get_method
@@ -37,6 +38,7 @@ def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[
         method: str = "recap",
         max_new_tokens: int = 160,
         settings: dict | None = None,
+        request: gr.Request | None = None,
     ) -> Iterator[dict]:
         """Decode one prompt, with a picture or without.
 
@@ -48,6 +50,8 @@ def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[
         the run as `recap.trace.Trace` reads it. Every call starts with an empty memory.
         """
         state = SessionState()
+        if request is not None and isinstance(image, dict) and isinstance(image.get("path"), str):
+            UPLOADS.use(request.session_hash, image["path"])
         try:
             asked = _asked(image, prompt, method, max_new_tokens, settings)
         except RecapError as error:

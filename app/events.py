@@ -208,14 +208,12 @@ class Events:
         self, picture: str | None, model: str, request: gr.Request | None = None
     ) -> dict[str, Any]:
         """Say at once where a picture cannot be used, or is nothing for the bundled model."""
-        own = bool(picture) and Path(picture).is_file() and links.example_of(picture) is None
-        if own:  # an example belongs to all
-            UPLOADS.use(request and request.session_hash, picture)
+        UPLOADS.use(request and request.session_hash, picture)
         try:
             read_picture(picture)
         except RecapError as error:
             return {"text": str(error)}
-        if own and model == "demo":
+        if picture and model == "demo" and links.example_of(picture) is None:
             return {"text": _TEACHING, "info": True}
         return _NOTHING
 

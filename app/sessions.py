@@ -20,6 +20,8 @@ from typing import Any
 
 from gradio.utils import get_upload_folder
 
+from app.assets import examples
+from app.links import example_of
 from app.state import SessionState
 
 
@@ -34,8 +36,11 @@ class Uploads:
         """A session works with this file. Only uploads are noted: nothing else is ever deleted."""
         if not session or not path:
             return
-        found = Path(path).resolve()
-        if not found.is_relative_to(Path(get_upload_folder()).resolve()):
+        try:
+            found = Path(path).resolve()
+        except ValueError:  # a zero byte
+            return
+        if not found.is_relative_to(Path(get_upload_folder()).resolve()) or _shown_to_all(found):
             return
         with self._lock:
             self._users.setdefault(found, set()).add(session)
@@ -94,6 +99,16 @@ def end(page: Any, session: str) -> None:
     for value in held.state_data.values() if held is not None else ():
         if isinstance(value, SessionState):
             value.stop()
+
+
+def _shown_to_all(path: Path) -> bool:
+    """Whether this is the page's own copy of an example: an upload of it lies in the same place."""
+    try:
+        number = example_of(str(path))
+    except OSError:
+        return False
+    example = examples()[number].image if number is not None else None
+    return example is not None and example.name == path.name
 
 
 def _delete(path: Path) -> None:

@@ -78,10 +78,9 @@ def _zip() -> bytes:
     return out.getvalue()
 
 
-def _exif(orientation: Any, tag: int = 0x0112) -> bytes:
-    exif = Image.Exif()
-    exif[tag] = orientation
-    return exif.tobytes()
+def _exif(tag: int, kind: int, value: bytes) -> bytes:
+    """A directory of one entry: its tag, the number of its kind, four bytes of value."""
+    return b"Exif\0\0II*\0" + struct.pack("<IHHHI4sI", 8, 1, tag, kind, 1, value, 0)
 
 
 _ZEROS = zlib.compress(bytes(20_000_000), 9)
@@ -119,14 +118,12 @@ DECODED = {
     "profile-short.jpg": _saved("JPEG", icc_profile=b"x"),
     "profile-bomb.png": _png((b"iCCP", b"p\0\0" + _ZEROS)),
     "cmyk.jpg": _saved("JPEG", mode="CMYK", icc_profile=b"\0" * 128),
-    "turned.jpg": _saved("JPEG", exif=_exif(6)),
-    "turned-nowhere.jpg": _saved("JPEG", exif=_exif(99)),
-    "turned-in-words.jpg": _saved("JPEG", exif=_exif("upside down")),
+    "turned.jpg": _saved("JPEG", exif=_exif(0x0112, 3, b"\6\0\0\0")),
+    "turned-nowhere.jpg": _saved("JPEG", exif=_exif(0x0112, 3, b"\x63\0\0\0")),
+    "turned-in-words.jpg": _saved("JPEG", exif=_exif(0x0112, 2, b"up\0\0")),
     "exif-garbage.jpg": _saved("JPEG", exif=b"Exif\0\0MM\0*" + b"\xff" * 5000),
     # A directory that is its own sub-directory.
-    "exif-circle.jpg": _saved(
-        "JPEG", exif=b"Exif\0\0II*\0" + struct.pack("<IHHHIII", 8, 1, 0x8769, 4, 1, 8, 8)
-    ),
+    "exif-circle.jpg": _saved("JPEG", exif=_exif(0x8769, 4, b"\x08\0\0\0")),
     "huge-but-fair.png": _png(size=(6000, 6000), rows=bytes(6001 * 6000)),
 }  # fmt: skip
 
