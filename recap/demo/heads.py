@@ -25,6 +25,7 @@ from recap.demo.draw import (
     line_spans,
 )
 from recap.demo.facts import KINDS, Card, Chart, Picture, Scene
+from recap.demo.forward import linear
 from recap.demo.model import GRID, IMAGE_TOKENS, TEXT_WIDTH
 from recap.demo.words import COLOURS, LEXICON, SHAPES, SIZES, WORD_INDEX
 
@@ -177,7 +178,9 @@ class VisionHeads(nn.Module):
         features: (pictures, 36, 256) float; targets: head -> (pictures, 36, slots) int64.
         """
         losses, right = [], {}
-        outputs = self.project(features).split(self.widths, dim=-1)
+        outputs = linear(features, self.project.weight, self.project.bias).split(
+            self.widths, dim=-1
+        )
         for (name, (_, classes)), output in zip(HEADS.items(), outputs, strict=True):
             logits = output.reshape(-1, classes)
             wanted = targets[name].reshape(-1)

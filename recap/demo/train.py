@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
 
 from recap.demo.facts import Picture, sample
-from recap.demo.forward import decode_hidden, encode_pictures
+from recap.demo.forward import decode_hidden, encode_pictures, linear
 from recap.demo.heads import VisionHeads
 from recap.demo.model import build_model
 from recap.demo.optimise import (
@@ -56,8 +56,10 @@ def answer_loss(
     # Logits cost as much as a layer: only where the next token belongs to an answer.
     wanted = rows.labels[:, 1:]
     keep = wanted != IGNORE
-    logits = functional.linear(hidden[:, :-1][keep], model.lm_head.weight)
-    target = wanted[keep]
+    target, chosen = wanted[keep], hidden[:, :-1][keep]
+    # The kernels of every new number of rows are made and kept: round it up.
+    padded = functional.pad(chosen, (0, 0, 0, -len(chosen) % 128))
+    logits = linear(padded, model.lm_head.weight)[: len(chosen)]
     right = float((logits.detach().argmax(-1) == target).float().mean())
     return functional.cross_entropy(logits, target), right
 

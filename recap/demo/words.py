@@ -41,7 +41,7 @@ SHAPES = (
     "drop",
 )
 # Size name -> diameter in pixels of a 168-pixel picture.
-SIZES: dict[str, int] = {"small": 20, "medium": 32, "large": 46}
+SIZES: dict[str, int] = {"small": 24, "medium": 34, "large": 46}
 
 # The nine cells of a scene in reading order.
 PLACES = (

@@ -138,11 +138,11 @@ def test_an_answer_depends_on_facts_and_phrasing_only():
 
 
 def test_detailed_descriptions_are_long_enough(tokenizer):
-    """Detailed descriptions have about 80 to 200 tokens; those of short cards a few less."""
+    """Detailed descriptions have about 80 to 200 tokens."""
     for kind in KINDS:
         lengths = [len(tokenizer(t.answer).input_ids) for _, t in _answers(kind, "detail")]
         assert max(lengths) <= 200
-        assert sum(lengths) / len(lengths) >= (70 if kind == "card" else 80)
+        assert sum(lengths) / len(lengths) >= 80
 
 
 def test_disturbed_questions_ask_the_same():

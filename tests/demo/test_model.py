@@ -6,7 +6,9 @@ import random
 
 import pytest
 import torch
+from torch.nn import functional
 
+from recap.demo import forward
 from recap.demo.draw import draw, to_pixels
 from recap.demo.export import averaged_model, export_model, image_processor
 from recap.demo.facts import KINDS, sample
@@ -72,6 +74,36 @@ def test_packed_rows_equal_separate_conversations(model, tokenizer):
             torch.testing.assert_close(ours, logits, atol=1e-4, rtol=1e-3)
             seen.add(segment > 0)
     assert True in seen
+
+
+def test_rounded_products_have_the_same_gradients(model, tokenizer, monkeypatch):
+    """With bfloat16 products loss and gradients are those of float32, but for rounding."""
+    packer = Packer(tokenizer)
+    pictures = [sample(kind, "x/round") for kind in KINDS]
+    rows = packer.pack_rows(pictures, random.Random(5))
+    pixels, _ = picture_batch(pictures)
+
+    def gradients(fast: bool) -> tuple[float, dict[str, torch.Tensor]]:
+        monkeypatch.setattr(forward, "bfloat16_is_fast", lambda: fast)
+        model.zero_grad()
+        features = encode_pictures(model.model.visual, pixels)
+        loss, _ = answer_loss(model, features, rows, packer.image)
+        loss.backward()
+        return float(loss.detach()), {
+            name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None
+        }
+
+    exact_loss, exact = gradients(fast=False)
+    loss, rounded = gradients(fast=True)
+    model.zero_grad()
+    assert loss == pytest.approx(exact_loss, rel=1e-2)
+    assert rounded.keys() == exact.keys()
+    for name, gradient in exact.items():
+        if float(gradient.norm()) > 1e-6:
+            likeness = functional.cosine_similarity(
+                gradient.flatten(), rounded[name].flatten(), dim=0
+            )
+            assert float(likeness) > 0.98, name
 
 
 def test_labels_are_the_answers(tokenizer):

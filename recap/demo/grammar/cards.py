@@ -100,7 +100,7 @@ def _detail(card: Card, style: int, rng: random.Random):
     )[style]
     body = []
     for index, line in enumerate(card.lines):
-        pattern = (style + index + n) % 3
+        pattern = (style + n + index % 2) % 3
         pattern = 0 if pattern == 2 and index == 0 else pattern
         body.append(_line_sentence(line, index, index == n - 1, pattern))
     if len(card.items) > 1:
@@ -119,7 +119,7 @@ def _detail(card: Card, style: int, rng: random.Random):
         closing = "There are no prices on it, only words" + (
             " and numbers." if any(line.number for line in card.lines) else "."
         )
-    if n <= 3:
+    if n <= 4:
         closing += " The letters are large and clear, and the paper has a thin edge."
     return {}, " ".join([opening, *body, closing])
 

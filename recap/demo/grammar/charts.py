@@ -92,7 +92,7 @@ def _detail(chart: Chart, style: int, rng: random.Random):
         f'Let us begin at the top. The title is "{title}", then come {counted(n, "bar")}.',
         f'{cap(counted(n, "bar"))} are drawn here, and the title is "{title}".',
     )[style]
-    body = [_bar_sentence(b, i, (style + i + n) % 4) for i, b in enumerate(chart.bars)]
+    body = [_bar_sentence(b, i, (style + n + i % 2) % 4) for i, b in enumerate(chart.bars)]
     top, low = highest(chart), lowest(chart)
     if top[0].value == low[0].value:
         closing = f"All of them have the same value, {top[0].value}."

@@ -150,7 +150,7 @@ def _detail(scene: Scene, style: int, rng: random.Random):
     # The pattern turns with the phrasing and with the row, so the wording follows the picture.
     body = []
     for index, thing in enumerate(things):
-        pattern = (style + index + thing.row) % 5
+        pattern = (style + thing.row) % 5
         body.append(_sentence(thing, 0 if pattern == 4 and index == 0 else pattern))
     empty = 9 - n
     closing = (
