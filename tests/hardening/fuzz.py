@@ -118,7 +118,7 @@ def _damage(data: st.DataObject, whole: Any) -> None:
         if kind == "drop":
             del here[key]
         elif kind == "add" and isinstance(here, dict):
-            here[data.draw(_ODD_TEXT)] = data.draw(_ODD)
+            here[data.draw(_ODD_TEXT)] = copy.deepcopy(data.draw(_ODD))
         elif kind in ("add", "double") and isinstance(here, list):
             here.insert(key, copy.deepcopy(inner))
         elif kind == "nudge" and isinstance(inner, int | float):
@@ -126,7 +126,7 @@ def _damage(data: st.DataObject, whole: Any) -> None:
         elif kind == "alike" and type(inner) in _ODD_OF:
             here[key] = data.draw(_ODD_OF[type(inner)])
         else:
-            here[key] = data.draw(_ODD)
+            here[key] = copy.deepcopy(data.draw(_ODD))  # it may be damaged itself
         return
 
 
