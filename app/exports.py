@@ -120,5 +120,5 @@ def parcel(trace: Trace, kind: str) -> dict[str, str]:
     return {
         "name": f"{name}.{ending}",
         "media": media,
-        "text": make(trace),
+        "text": make(trace).encode("utf-8", "replace").decode("utf-8"),
     }

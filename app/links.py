@@ -49,7 +49,7 @@ def write(link: Link) -> str:
             query[name] = value
     if link.changes:
         query["settings"] = json.dumps(link.changes, separators=(",", ":"))
-    return urlencode(query)
+    return urlencode(query, errors="replace")
 
 
 def read(query: dict[str, str]) -> Link | None:

@@ -36,8 +36,9 @@ _PACE = 4
 
 
 def dumps(value: Any) -> str:
-    """JSON without spaces."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """JSON without spaces. Half a surrogate pair, which cannot be sent, becomes a question mark."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 class RunPayload:

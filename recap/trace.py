@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from recap import schema
-from recap.errors import TraceError
+from recap.errors import TraceError, brief
 
 TRACE_VERSION = 1
 #: Stands for infinity, which JSON has not.
@@ -273,7 +273,8 @@ def finite(value: float, digits: int = 6) -> float:
 def _refuse_misfit(data: Any, shape: Any, what: str) -> None:
     wrong = schema.misfit(data, shape)
     if wrong is not None:
-        raise TraceError(f"This trace is malformed: a {what} has no proper {wrong or 'fields'}.")
+        where = brief(wrong or "fields", 80).strip("'")
+        raise TraceError(f"This trace is malformed: a {what} has no proper {where}.")
 
 
 def _columns(cls: type, data: dict[str, list[Any]], *tuples: str) -> Any:

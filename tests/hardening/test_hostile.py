@@ -385,6 +385,18 @@ def test_a_trace_with_scripts_stays_text(visit: Callable[[], Visitor]) -> None:
     assert not set("/\\<>.") & set(parcel["name"].removesuffix(".json"))
 
 
+def test_a_trace_with_half_surrogate_pairs_can_be_shown(visit: Callable[[], Visitor]) -> None:
+    """JSON can spell them, UTF-8 cannot."""
+    trace = _trace()
+    trace.update(prompt="a\ud800b", id="\ud800")
+    next(iter(trace["vocabulary"].values()))["text"] = "\udfff"
+    visitor = visit()
+    view, _ = visitor.call("load_trace", None, visitor.upload(json.dumps(trace).encode(), "t.json"))
+    assert json.loads(view["about"])["prompt"] == "a?b"
+    for kind in ("trace", "steps", "replay"):
+        assert visitor.export(kind)
+
+
 def test_every_method_survives_hostile_prompts_with_a_picture(visit: Callable[[], Visitor]) -> None:
     """One short run each."""
     visitor = visit()
