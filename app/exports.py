@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from app import assets
-from app.payload import of_trace
+from app.payload import of_trace, sendable
 from recap.trace import Trace
 
 _COLUMNS = (
@@ -120,5 +120,5 @@ def parcel(trace: Trace, kind: str) -> dict[str, str]:
     return {
         "name": f"{name}.{ending}",
         "media": media,
-        "text": make(trace).encode("utf-8", "replace").decode("utf-8"),
+        "text": sendable(make(trace)),
     }

@@ -222,7 +222,7 @@ class Trace:
             raise TraceError("This is not a trace: it has no version.")
         if data["version"] != TRACE_VERSION:
             raise TraceError(
-                f"This trace has version {data['version']}; this program reads version "
+                f"This trace has version {brief(data['version'])}; this program reads version "
                 f"{TRACE_VERSION}. Record it again, or use the program that wrote it."
             )
         rest = {name: value for name, value in data.items() if name != "steps"}
