@@ -293,9 +293,8 @@ def _take_away() -> Away:
         }
         svg = gr.Button("Shown step (SVG)", size="sm", min_width=120, elem_id="recap-export-svg")
         link = gr.Button("Copy a link", size="sm", min_width=120, elem_id="recap-link")
-        load = gr.UploadButton(
-            "Load a trace…", size="sm", min_width=120, file_types=[".json"], type="filepath",
-            elem_id="recap-load",
+        load = components.file_button(
+            "Load a trace…", size="sm", min_width=120, file_types=[".json"], elem_id="recap-load",
         )  # fmt: skip
     notice = components.notice("recap-load-notice")
     return Away(exports, svg, link, load, notice, components.parcel())
