@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from app.assets import ROOT
 from recap.errors import ModelError
+from recap.known import KNOWN
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, and the page need not wait
     from recap.targets import Target
 
 TINY_RANDOM = "tiny-random"
-
-_HUB_MODELS = (
-    "Qwen/Qwen2.5-VL-3B-Instruct",
-    "Qwen/Qwen2.5-VL-7B-Instruct",
-    "llava-hf/llava-v1.6-mistral-7b-hf",
-    "llava-hf/llava-v1.6-vicuna-7b-hf",
-    "HuggingFaceTB/SmolVLM-256M-Instruct",
-)
 
 
 def default_model() -> str:
@@ -38,7 +31,9 @@ def default_model() -> str:
 def model_choices() -> list[tuple[str, str]]:
     """(label, name) of the models that the page offers."""
     titles = {"demo": "Bundled demo model", TINY_RANDOM: "Tiny random model (says nonsense)"}
-    names = dict.fromkeys([default_model(), "demo", *_HUB_MODELS, TINY_RANDOM])
+    # The page is about pictures: a model that sees none is left to the command line.
+    offered = [known.name for known in KNOWN.values() if known.takes_pictures]
+    names = dict.fromkeys([default_model(), *offered, TINY_RANDOM])
     return [(titles.get(name, name), name) for name in names]
 
 

@@ -26,7 +26,7 @@ import torch
 import transformers
 
 from recap import __version__
-from recap.detokenize import Detokenizer, token_bytes
+from recap.detokenize import Detokenizer, spelling
 from recap.drafters import Drafter, Outcome, Rows, get_method
 from recap.errors import ContextError, MemoryMismatchError, PromptError, SettingsError
 from recap.memory import PersistentMemory
@@ -46,6 +46,16 @@ _RESERVE = 1024
 def new_memory(target: Target) -> PersistentMemory:
     """An empty persistent memory for this target's vocabulary."""
     return PersistentMemory(target.vocabulary, target.tokenizer_id)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run's figures depend on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "recap": __version__,
+    }
 
 
 class Run:
@@ -343,12 +353,7 @@ class Run:
             family=target.family,
             device=str(target.device),
             dtype=str(target.dtype).removeprefix("torch."),
-            versions={
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "transformers": transformers.__version__,
-                "recap": __version__,
-            },
+            versions=versions(),
             method=method,
             settings=self.settings.to_json(),
             prompt=request.prompt,
@@ -392,11 +397,8 @@ class Run:
         if tokenizer is None:
             return
         for token in shown - self._known:
-            spelled = token_bytes(tokenizer, token) if token >= 0 else b""
-            known[str(token)] = {
-                "text": spelled.decode("utf-8", "replace"),
-                "bytes": spelled.hex(),
-            }
+            text, spelled = spelling(tokenizer, token)
+            known[str(token)] = {"text": text, "bytes": spelled}
         self._known |= shown
 
 

@@ -17,6 +17,7 @@ import codecs
 import re
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 _REPLACEMENT = "\ufffd"
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
@@ -131,6 +132,20 @@ def token_bytes(tokenizer: Any, token: int) -> bytes:
     if match := _BYTE_TOKEN.fullmatch(spelled):
         return bytes([int(match[1], 16)])
     return spelled.replace("\u2581", " ").encode("utf-8", "replace")
+
+
+def spelling(tokenizer: Any, token: int) -> tuple[str, str]:
+    """(text, bytes in hexadecimal) of one token, as a trace's vocabulary shows it; remembered."""
+    known = _SPELLINGS.setdefault(tokenizer, {})
+    found = known.get(token)
+    if found is None:
+        spelled = token_bytes(tokenizer, token) if token >= 0 else b""
+        found = known[token] = (spelled.decode("utf-8", "replace"), spelled.hex())
+    return found
+
+
+#: Every answer shows many of the tokens that the last one showed. Goes with the tokenizer.
+_SPELLINGS: WeakKeyDictionary[Any, dict[int, tuple[str, str]]] = WeakKeyDictionary()
 
 
 def _byte_alphabet() -> dict[str, int]:

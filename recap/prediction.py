@@ -1,15 +1,17 @@
-"""A prediction: what the target said at one row, and the arithmetic on it.
+"""A prediction: what the target said at one row, and the arithmetic on many of them.
 
 Its concentration and confidence are what entropy-confidence weighting looks at (`recap.fusion`);
 blending two of them is RECAP+'s way to let an entry remember that its continuations differ.
+
+Many predictions are one table (`Predictions`): a pass writes a hundred of them, and array
+arithmetic on all at once costs a tenth of a loop over tuples. A `Prediction` is one of them as
+plain Python data, made where a lookup wants to read it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from operator import itemgetter, mul
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +19,6 @@ import numpy as np
 GAP = -1
 #: `Prediction.step` of an entry that a prompt row wrote.
 SEED_STEP = -1
-
-_probability = itemgetter(1)
 
 
 class Prediction(NamedTuple):
@@ -45,58 +45,138 @@ class Hit(NamedTuple):
     prediction: Prediction
 
 
-def concentration_of(probs: Sequence[float]) -> float:
-    """1 - H(q) / log K of one row of K probabilities; 1 if K = 1.
+class Predictions:
+    """The predictions of many rows, as one table.
 
-    With T their sum, H(q) = log T - (sum of p log p) / T: no need to normalise first.
+    `ints` (rows, K + 2) int64 holds the ids, then request and step; `floats` (rows, K + 1) float64
+    the probabilities, then the concentration. Both are views of `table`, so that a row is moved at
+    once. A row of fewer than K predictions ends in ids of -1 with probability 0. `seeds` are the
+    rows that come from a prompt.
     """
-    total = sum(probs)
-    if len(probs) < 2 or total <= 0.0:
-        return 1.0
-    if probs[-1] <= 0.0:  # 0 log 0 = 0; probabilities fall, so zeros are last
-        weighted = sum(p * math.log(p) for p in probs if p > 0.0)
-    else:
-        weighted = sum(map(mul, probs, map(math.log, probs)))
-    entropy = math.log(total) - weighted / total
-    return min(1.0, max(0.0, 1.0 - entropy / math.log(len(probs))))
+
+    __slots__ = ("columns", "floats", "ints", "seeds", "table")
+
+    def __init__(self, table: np.ndarray, seeds: frozenset[int] = frozenset()) -> None:
+        self.table, self.seeds = table, seeds
+        self.columns = (table.shape[1] - 3) // 2
+        self.ints = table[:, : self.columns + 2]
+        self.floats = table[:, self.columns + 2 :].view(np.float64)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, row: int) -> Prediction:
+        count = self.columns
+        ints, floats = self.ints[row].tolist(), self.floats[row].tolist()
+        request, step, concentration = ints[count], ints[count + 1], floats[count]
+        if ints[count - 1] < 0:
+            count = ints.index(-1)
+        ids, probs = tuple(ints[:count]), tuple(floats[:count])
+        return Prediction(ids, probs, concentration, probs[0], request, step)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return (self[row] for row in range(len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles: else the two views would become arrays of their own."""
+        return Predictions, (self.table, self.seeds)
+
+    @classmethod
+    def empty(cls, rows: int, columns: int) -> Predictions:
+        """Rows to be filled in."""
+        return cls(np.empty((rows, 2 * columns + 3), np.int64))
+
+    @classmethod
+    def of_arrays(
+        cls, ids: np.ndarray, probs: np.ndarray, concentration: np.ndarray, writer: np.ndarray
+    ) -> Predictions:
+        """From (rows, K) ids and probabilities, (rows,) concentration, (rows, 2) request, step."""
+        made = cls.empty(*ids.shape)
+        made.ints[:, :-2], made.ints[:, -2:] = ids, writer
+        made.floats[:, :-1], made.floats[:, -1] = probs, concentration
+        return cls(made.table, _seeds(made))
+
+    def take(self, rows: Sequence[int]) -> Predictions:
+        """A copy of these rows."""
+        taken = Predictions(self.table[rows])
+        taken.seeds = _seeds(taken)
+        return taken
+
+    def widened(self, columns: int) -> Predictions:
+        """The same, padded to at least so many columns."""
+        if columns <= self.columns:
+            return self
+        wide = Predictions.empty(len(self), columns)
+        wide.ints[:, :-2], wide.floats[:, :-1] = -1, 0.0
+        wide.ints[:, : self.columns] = self.ints[:, :-2]
+        wide.floats[:, : self.columns] = self.floats[:, :-1]
+        wide.ints[:, -2:], wide.floats[:, -1] = self.ints[:, -2:], self.floats[:, -1]
+        wide.seeds = self.seeds
+        return wide
+
+
+def _seeds(predictions: Predictions) -> frozenset[int]:
+    return frozenset(np.flatnonzero(predictions.ints[:, -1] == SEED_STEP).tolist())
+
+
+def concentrations(probs: np.ndarray, counts: np.ndarray | int) -> np.ndarray:
+    """1 - H(q) / log K of each row of (rows, columns) probabilities; 1 if K = 1.
+
+    `counts` are the rows' own K, where the last columns are padding. With T the sum of a row, H(q)
+    = log T - (sum of p log p) / T: no need to normalise first.
+    """
+    positive = np.maximum(probs, 1e-300)
+    total = positive.sum(1)
+    entropy = np.log(total) - (positive * np.log(positive)).sum(1) / total
+    return np.minimum(np.maximum(1.0 - entropy / np.log(np.maximum(counts, 2)), 0.0), 1.0)
 
 
 def predictions_from_rows(
     ids: np.ndarray, probs: np.ndarray, request: int, step: int
-) -> list[Prediction]:
-    """Predictions of all rows of a pass at once. `ids` and `probs` are (rows, K)."""
+) -> Predictions:
+    """Predictions of all rows of a pass. `ids` and `probs` are (rows, K)."""
+    made = Predictions.empty(*ids.shape)
+    columns = made.columns
+    made.ints[:, :columns] = ids
+    made.ints[:, columns], made.ints[:, columns + 1] = request, step
     # Eight digits are more than the fusion can tell apart, and keep saved traces short.
-    probs = np.round(probs.astype(np.float64), 8)
-    columns = probs.shape[1]
-    total = np.maximum(probs.sum(1, keepdims=True), 1e-300)
-    if columns > 1:
-        q = probs / total
-        entropy = -(q * np.log(np.maximum(q, 1e-300))).sum(1)
-        concentration = np.clip(1.0 - entropy / math.log(columns), 0.0, 1.0).tolist()
-    else:
-        concentration = [1.0] * len(probs)
-    return [
-        Prediction(tuple(row_ids), tuple(row_probs), c, row_probs[0], request, step)
-        for row_ids, row_probs, c in zip(ids.tolist(), probs.tolist(), concentration, strict=True)
-    ]
+    kept = probs.astype(np.float64).round(8)
+    made.floats[:, :columns], made.floats[:, columns] = kept, concentrations(kept, columns)
+    if step == SEED_STEP:
+        made.seeds = frozenset(range(len(made)))
+    return made
 
 
-def fold(series: Sequence[Prediction], keep: float) -> Prediction:
-    """Blend predictions one after the other, oldest first.
+def blend(old: Predictions, new: Predictions, keep: float) -> Predictions:
+    """Average predictions row by row: `keep` of the old, the rest of the new.
 
-    Each step averages the next with what there is: `keep` of the old, the rest of the new; union of
-    ids, the K most probable kept, K being the longer of the two. So an entry remembers that its
-    continuations differ. The result is the last one's writer's.
+    The union of ids, the K most probable kept, K being the longer of the two. So an entry remembers
+    that its continuations differ. Among equals the newer's order stands, then the older's; the
+    result is the newer's writer's. Both must have the same number of columns.
     """
-    fresh = 1.0 - keep
-    ids, probs = series[0].ids, series[0].probs
-    for new in series[1:]:
-        mixed = dict(zip(new.ids, [fresh * p for p in new.probs], strict=True))
-        get = mixed.get
-        for token, p in zip(ids, probs, strict=True):
-            mixed[token] = get(token, 0.0) + keep * p
-        # Sorting is stable, so among equals the newer prediction's own order stands.
-        top = sorted(mixed.items(), key=_probability, reverse=True)
-        ids, probs = zip(*top[: max(len(new.ids), len(ids))], strict=True)
-    last = series[-1]
-    return Prediction(ids, probs, concentration_of(probs), probs[0], last.request, last.step)
+    columns, rows = new.columns, len(new)
+    old_ids, new_ids = old.ints[:, :columns], new.ints[:, :columns]
+    ids = np.concatenate([new_ids, old_ids], 1)
+    mixed = np.concatenate(
+        [(1.0 - keep) * new.floats[:, :columns], keep * old.floats[:, :columns]], 1
+    )
+    fresh, held = mixed[:, :columns], mixed[:, columns:]
+    same = old_ids[:, :, None] == new_ids[:, None, :]
+    fresh += np.einsum("ro,ron->rn", held, same)
+    # What may not be chosen sorts last: a token's second mention, and padding.
+    held[same.any(2)] = -1.0
+    ragged = bool((ids < 0).any())
+    if ragged:
+        mixed[ids < 0] = -1.0
+    best = np.argsort(-mixed, 1, kind="stable")[:, :columns]
+    best += np.arange(0, 2 * columns * rows, 2 * columns)[:, None]
+    top, probs = ids.ravel()[best], mixed.ravel()[best]
+    counts: np.ndarray | int = columns
+    if ragged:
+        counts = longest = np.maximum((old_ids >= 0).sum(1), (new_ids >= 0).sum(1))
+        beyond = np.arange(columns) >= longest[:, None]
+        top[beyond], probs[beyond] = -1, 0.0
+    made = Predictions(new.table.copy(), new.seeds)
+    made.ints[:, :columns] = top
+    made.floats[:, :columns], made.floats[:, columns] = probs, concentrations(probs, counts)
+    return made

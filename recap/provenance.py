@@ -16,6 +16,13 @@ _WORDS = {_MEMORY: "memory", _CARRIED: "carried", _SUFFIX: "suffix", _RUNNER_UP:
 #: [carried][order]: how `Emitted.source` calls a hit.
 _SUPPLIERS = (("", "1", "2", "3"), ("", "carried-1", "carried-2", "carried-3"))
 
+_Prepared = tuple[
+    list[tuple[int, str, int, tuple[int, ...], tuple[float, ...], float]],
+    int,
+    float,
+    dict[int, float],
+]
+
 
 class Provenance(NamedTuple):
     """The parts of one node's fused score; all of them sum to it.
@@ -36,18 +43,19 @@ class Provenance(NamedTuple):
 
 def provenances(tree: CandidateTree) -> list[Provenance]:
     """The provenance of every node, in the order of popping."""
-    parents: dict[int, list[tuple[int, str, int, tuple[int, ...], tuple[float, ...], float]]] = {}
+    parents: dict[int, _Prepared] = {}
     origins = []
+    tokens, previous, before = tree.token, tree.previous, tree.before
     for row in range(1, len(tree)):
-        parent, token = tree.parent[row], tree.token[row]
-        found = tree.lookups[parent]
+        parent, token = tree.parent[row], tokens[row]
         prepared = parents.get(parent)
         if prepared is None:
-            prepared = parents[parent] = _prepare(found)
+            prepared = parents[parent] = _prepare(tree.lookups[parent])
+        hits, suffix_token, suffix_share, runner_up = prepared
         parts = [0.0, 0.0, 0.0, 0.0]
         orders = longest = kinds = 0
         best, supplier = -1.0, ""
-        for order, name, kind, ids, probs, weight in prepared:
+        for order, name, kind, ids, probs, weight in hits:
             if token in ids:
                 part = weight * probs[ids.index(token)]
                 parts[order] += part
@@ -57,18 +65,20 @@ def provenances(tree: CandidateTree) -> list[Provenance]:
                     longest = order
                 if part > best:
                     best, supplier = part, name
-        if token == found.suffix_token:
+        if token == suffix_token:
             kinds |= _SUFFIX
-            if found.suffix_share > best:
-                best, supplier = found.suffix_share, "suffix"
-        for other, p in found.runner_up:
-            if other == token:
-                kinds |= _RUNNER_UP
-                if (1.0 - found.suffix_share) * found.runner_up_share * p > best:
-                    supplier = "runner-up"
-        primary = parts.index(max(parts), 1) if orders else 0
+            if suffix_share > best:
+                best, supplier = suffix_share, "suffix"
+        if token in runner_up:
+            kinds |= _RUNNER_UP
+            if runner_up[token] > best:
+                supplier = "runner-up"
+        if orders in (0, 1, 2, 4):  # none, or no other to compare it with
+            primary = longest
+        else:
+            primary = parts.index(max(parts), 1)
         source = "template" if tree.template else _WORDS.get(kinds, "mixed")
-        key = (tree.before[parent], tree.previous[parent], tree.token[parent])[3 - longest :]
+        key = (before[parent], previous[parent], tokens[parent])[3 - longest :]
         weights = (parts[1], parts[2], parts[3])
         origins.append(Provenance(orders, primary, weights, source, supplier, key))
     return origins
@@ -79,12 +89,15 @@ def provenance(tree: CandidateTree, row: int) -> Provenance:
     return provenances(tree)[row - 1]
 
 
-def _prepare(
-    found: Lookup,
-) -> list[tuple[int, str, int, tuple[int, ...], tuple[float, ...], float]]:
-    """A lookup's hits as its children need them: what the suffix and the runner-up take is off."""
-    rest = (1.0 - found.suffix_share) * (1.0 - found.runner_up_share)
-    return [
+def _prepare(found: Lookup) -> _Prepared:
+    """A lookup as its children need it: what the suffix and the runner-up take is off.
+
+    (order, supplier, kind, ids, probs, weight) of each hit, token and share of the suffix, parts of
+    the runners-up.
+    """
+    left = 1.0 - found.suffix_share
+    rest = left * (1.0 - found.runner_up_share)
+    hits = [
         (
             order,
             _SUPPLIERS[carried][order],
@@ -95,3 +108,5 @@ def _prepare(
         )
         for (order, carried, prediction), weight in zip(found.hits, found.weights, strict=True)
     ]
+    runner_up = {token: left * found.runner_up_share * p for token, p in found.runner_up}
+    return hits, found.suffix_token, found.suffix_share, runner_up

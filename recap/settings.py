@@ -71,6 +71,7 @@ class Settings:
         4_194_304,
         "Entries an order keeps across requests; the oldest written go first.",
     )
+    persist: bool = _flag(True, "Keep what was learnt for later requests, and use what is kept.")
     seed_prompt: bool = _flag(True, "Let the prompt's own rows fill the memories first.")
     seed_rows: int = _ranged(128, 1, 4096, "Most prompt rows used for that, counted from the end.")
 

@@ -2,8 +2,8 @@
 
 The method of arXiv 2611.05894. RECAP+ is this same class with three settings on, each of which can
 be switched alone (`recap.settings`): *blend* keeps a share of the old prediction when a key
-repeats; *carry* lets 2- and 3-token entries of earlier requests take part at a discount;
-*runner-up* offers the root's runners-up once more, one token later.
+repeats; *carry* lets 2- and 3-token entries of earlier requests stand in, at a discount, where this
+one has none; *runner-up* offers the root's runners-up once more, one token later.
 """
 
 from __future__ import annotations
@@ -99,17 +99,16 @@ class RecapDrafter:
 
     def observe(self, outcome: Outcome) -> Learned:
         """Write every row under its keys, rejected ones first, so that the accepted win."""
-        seeding = outcome.step == SEED_STEP
         rows = outcome.rows
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
         if self.settings.runner_up and outcome.emitted:
             self._runner_up = _without(predictions[outcome.chooser], outcome.emitted[-1])
-        if seeding and not self.seed_rows:
+        if outcome.step == SEED_STEP and not self.seed_rows:
             return Learned()
         accepted = set(outcome.path)
         order = [row for row in range(len(predictions)) if row not in accepted] + outcome.path
         writes = self.memory.write(
-            outcome.own, outcome.previous, outcome.before, predictions, order, seeding
+            outcome.own, outcome.previous, outcome.before, predictions, order
         )
         return Learned(writes)
 

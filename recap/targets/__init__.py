@@ -1,4 +1,4 @@
-"""Targets by family and by name. A new family is one adapter file and one line in `ADAPTERS`.
+"""Targets by family and by name. A new family is one adapter file in this package.
 
 target = load_target("demo")                      # the bundled model
 target = load_target("Qwen/Qwen2.5-VL-7B-Instruct", device="cuda")
@@ -10,22 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from recap.errors import ModelError, SettingsError
+from recap.known import KNOWN, Known, demo_path
 from recap.targets import versions as _versions  # noqa: F401  # first: names one too old
 from recap.targets.base import Prefill, Request, Target
-from recap.targets.causal import CausalTarget
-from recap.targets.idefics3 import Idefics3Target
-from recap.targets.known import KNOWN, Known, demo_path
-from recap.targets.llava_next import LlavaNextTarget
+from recap.targets.discovery import discover
 from recap.targets.loading import Progress, load_from_pretrained, refuse_bounds
 from recap.targets.placement import resolve_device, resolve_dtype
-from recap.targets.qwen2_5_vl import Qwen25VLTarget
-from recap.targets.qwen2_vl import Qwen2VLTarget
-from recap.targets.qwen3_vl import Qwen3VLTarget
-from recap.targets.tiny import TINY, tiny_model
 
 __all__ = [
     "ADAPTERS",
     "KNOWN",
+    "TINY",
     "TINY_RANDOM",
     "Known",
     "Prefill",
@@ -39,19 +34,9 @@ __all__ = [
 #: Name of a small random model that needs no files.
 TINY_RANDOM = "tiny-random"
 
-#: Adapters by the `model_type` of the configurations they serve.
-ADAPTERS: dict[str, type[Target]] = {
-    family: adapter
-    for adapter in (
-        CausalTarget,
-        Qwen2VLTarget,
-        Qwen25VLTarget,
-        Qwen3VLTarget,
-        LlavaNextTarget,
-        Idefics3Target,
-    )
-    for family in adapter.families
-}
+#: Adapters by the `model_type` of the configurations they serve, and small random models by name:
+#: a `model_type`, with the decoder where a family has several.
+ADAPTERS, TINY = discover(__name__, __path__)
 
 
 def make_target(
@@ -110,7 +95,7 @@ def _tiny(name: str, device: Any, dtype: Any, bounds: dict[str, int | None]) -> 
     if family not in TINY:
         raise ModelError(f"There is no {name}. Small random models: {', '.join(TINY)}.")
     tiny = TINY[family]
-    model = tiny_model(family).to(device, dtype)
+    model = tiny.make().to(device, dtype)
     refuse_bounds(name, ADAPTERS[model.config.model_type], bounds)
     if tiny.image_processor is None:
         return make_target(model, tiny.tokenizer(), name=name)

@@ -6,9 +6,14 @@ import math
 from typing import Any
 
 from PIL import Image
+from transformers import CLIPVisionConfig, LlavaNextConfig, LlavaNextForConditionalGeneration
 from transformers.image_processing_utils import select_best_resolution
+from transformers.models.llava_next.image_processing_pil_llava_next import (
+    LlavaNextImageProcessorPil,
+)
 from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
 
+from recap.targets.tiny import Tiny
 from recap.targets.vision import VisionTarget
 
 
@@ -54,3 +59,63 @@ class LlavaNextTarget(VisionTarget):
         )
         text = processor.replace_image_token(inputs, 0)
         return [config.image_token_id] * (len(text) // len(processor.image_token))
+
+
+# LLaVA's opens with <s>, which the tokenizer adds and the template leaves out.
+_TOKENS = ("<s>", "</s>", "<image>")
+_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'].upper() + ': ' }}"
+    "{% for part in message['content'] | selectattr('type', 'equalto', 'image') %}<image>\n"
+    "{% endfor %}{% for part in message['content'] | selectattr('type', 'equalto', 'text') %}"
+    "{{ part['text'] + ' ' }}{% endfor %}{% endfor %}"
+    "{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+)
+#: LLaVA's own resolutions, at a sixth of the size.
+_PINPOINTS = [[56, 112], [112, 56], [112, 112], [168, 56], [56, 168]]
+
+
+def _tiny_config(decoder: dict[str, Any]) -> Any:
+    def make(text: dict[str, Any], ids: dict[str, int], scale: float) -> Any:
+        vision = CLIPVisionConfig(
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            image_size=56,
+            patch_size=14,
+            projection_dim=32,
+        )
+        return LlavaNextConfig(
+            vision_config=vision,
+            text_config={**text, **decoder},
+            image_token_index=ids["<image>"],
+            image_grid_pinpoints=_PINPOINTS,
+        )
+
+    return make
+
+
+def _tiny_processor() -> LlavaNextImageProcessorPil:
+    return LlavaNextImageProcessorPil(
+        size={"shortest_edge": 56},
+        crop_size={"height": 56, "width": 56},
+        image_grid_pinpoints=_PINPOINTS,
+    )
+
+
+def _tiny(decoder: dict[str, Any]) -> Tiny:
+    return Tiny(
+        LlavaNextForConditionalGeneration,
+        _tiny_config(decoder),
+        _tiny_processor,
+        tokens=_TOKENS,
+        eos="</s>",
+        template=_TEMPLATE,
+        bos="<s>",
+    )
+
+
+TINY = {
+    "llava_next": _tiny({"model_type": "llama"}),
+    "llava_next-mistral": _tiny({"model_type": "mistral", "sliding_window": None}),
+}

@@ -23,9 +23,9 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import logging
 
 from recap.errors import ModelError, RecapError
+from recap.known import Source, locate
 from recap.targets.attention import TREE_ATTENTION
 from recap.targets.failures import UNREACHABLE, explain, is_out_of_memory
-from recap.targets.known import Source, locate
 from recap.targets.placement import place, quantization, too_large, weight_bytes
 
 if TYPE_CHECKING:

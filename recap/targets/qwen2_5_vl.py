@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from recap.targets.base import Request
+from recap.targets.tiny import Tiny, image_processor
 from recap.targets.vision import VisionTarget
 
 
@@ -25,6 +27,13 @@ class Qwen25VLTarget(VisionTarget):
         if positions is not None and positions.shape[0] == 4:
             inputs = {**inputs, "position_ids": positions[1:]}
         return super().from_inputs(inputs, prompt=prompt)
+
+    def generate_inputs(self, request: Request) -> dict[str, Any]:
+        """See `Target.generate_inputs`. The kinds of rows are what positions are computed from."""
+        inputs = super().generate_inputs(request)
+        if "image_grid_thw" in inputs or "video_grid_thw" in inputs:
+            inputs["mm_token_type_ids"] = self._row_kinds(inputs["input_ids"])
+        return inputs
 
     def _picture_options(self) -> dict[str, Any]:
         if not self.min_pixels and not self.max_pixels:
@@ -48,9 +57,8 @@ class Qwen25VLTarget(VisionTarget):
         Computed from the request's own ids: what the model object remembers of the last request
         (`rope_deltas`) is neither read nor set.
         """
-        config = self.model.config
         ids = torch.tensor([request.ids])
-        kinds = (ids == config.image_token_id).int() + 2 * (ids == config.video_token_id).int()
+        kinds = self._row_kinds(ids)
         grids = {
             name: request.inputs[name].cpu()
             for name in ("image_grid_thw", "video_grid_thw")
@@ -62,5 +70,50 @@ class Qwen25VLTarget(VisionTarget):
             positions, _ = self.model.model.get_rope_index(ids, kinds, **grids)
         return positions.to(self.device), int(positions.max()) + 1
 
+    def _row_kinds(self, ids: torch.Tensor) -> torch.Tensor:
+        """0 for text, 1 for a picture's row, 2 for a video's; the shape of `ids`, int."""
+        config = self.model.config
+        return (ids == config.image_token_id).int() + 2 * (ids == config.video_token_id).int()
+
     def _row_positions(self, positions: torch.Tensor) -> torch.Tensor:
         return positions.expand(3, 1, -1)
+
+
+def tiny_config(config: Any, output: str, vision: dict[str, Any], **rope: Any) -> Any:
+    """Makes small configurations: Qwen's differ in their towers and in how M-RoPE is laid out.
+
+    `output` is what a tower's configuration calls the width that it hands to the decoder.
+    """
+
+    def make(text: dict[str, Any], ids: dict[str, int], scale: float) -> Any:
+        parameters = {"rope_type": "default", "mrope_section": [2, 3, 3], **rope}
+        tower = {"depth": 2, "num_heads": 2, "initializer_range": scale}
+        head = text["hidden_size"] // text["num_attention_heads"]
+        return config(
+            text_config={"head_dim": head, **text, "rope_parameters": parameters},
+            vision_config={**tower, **vision, output: text["hidden_size"]},
+            image_token_id=ids["<|image_pad|>"],
+            video_token_id=ids["<|video_pad|>"],
+            vision_start_token_id=ids["<|vision_start|>"],
+            vision_end_token_id=ids["<|vision_end|>"],
+        )
+
+    return make
+
+
+TINY = {
+    "qwen2_5_vl": Tiny(
+        Qwen2_5_VLForConditionalGeneration,
+        tiny_config(
+            Qwen2_5_VLConfig,
+            "out_hidden_size",
+            {
+                "hidden_size": 32,
+                "intermediate_size": 48,
+                "fullatt_block_indexes": [1],
+                "window_size": 56,
+            },
+        ),
+        image_processor,
+    )
+}

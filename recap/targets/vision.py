@@ -1,19 +1,27 @@
 """Targets that see: an image processor beside the tokenizer, placeholders for a picture's rows.
 
-A family says which ids stand in its prompt for one picture (`_picture_ids`) and, where it can be
-bounded, how (`_picture_options`). Text and picture are processed apart, so that what a person types
-stays inert; the result is what the family's ordinary processor gives, and the tests compare the two
-for every family. Some of those processors need torchvision for their video part; the image part
-that is used here is the ordinary one of this environment, with torchvision or without.
+Text and picture are processed apart, so that what a person types stays inert: the ordinary
+processors put the picture's rows in by searching the text for their placeholder, and would find one
+that was typed. The picture's part of a prompt comes
+
+- from the family's ordinary processor where the checkpoint configures one and it can be loaded: its
+  image processor makes the tensors, and the text that it puts in a placeholder's place is encoded;
+- from the image processor alone and the family's own `_picture_ids` where it cannot. The processors
+  of Qwen's families and of SmolVLM have a part for videos, which needs torchvision; without it they
+  do not load. Those of LLaVA-NeXT and Idefics3 have none.
+
+The inputs are the same either way, and the same as those that the ordinary processor makes of the
+whole prompt; the tests compare all three for every family.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
-from transformers import AutoImageProcessor, AutoModelForImageTextToText
+from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoProcessor
 from transformers.processing_utils import ProcessorMixin
 
 from recap.errors import ImageError, PromptError, SettingsError
@@ -25,6 +33,9 @@ from recap.targets.images import load_image
 class VisionTarget(Target):
     """Base of the adapters that take a picture.
 
+    `processor` is the family's ordinary one, where there is one. Its image processor is the one
+    that is given, and its settings are the checkpoint's.
+
     `min_pixels` and `max_pixels` bound the picture that the model sees, each in the way of its
     family; None leaves the image processor's own bound. More pixels mean more rows to prefill.
 
@@ -33,6 +44,8 @@ class VisionTarget(Target):
 
     auto_model = AutoModelForImageTextToText
     takes_pictures = True
+    #: What the image processor returns for the placeholders' sake, and the model does not take.
+    for_placeholders: tuple[str, ...] = ()
 
     @classmethod
     def load_processors(cls, source: str, **options: Any) -> dict[str, Any]:
@@ -42,9 +55,13 @@ class VisionTarget(Target):
         whole, _ = ProcessorMixin.get_processor_dict(source)
         if template := whole.get("chat_template"):
             tokenizer.chat_template = template
+        processor = _ordinary_processor(source)
         return {
             "tokenizer": tokenizer,
-            "image_processor": AutoImageProcessor.from_pretrained(source),
+            "image_processor": processor.image_processor
+            if processor is not None
+            else AutoImageProcessor.from_pretrained(source),
+            "processor": processor,
         }
 
     def __init__(
@@ -53,6 +70,7 @@ class VisionTarget(Target):
         tokenizer: Any = None,
         image_processor: Any = None,
         *,
+        processor: Any = None,
         name: str = "",
         min_pixels: int | None = None,
         max_pixels: int | None = None,
@@ -64,6 +82,7 @@ class VisionTarget(Target):
             raise SettingsError("min_pixels", "must not exceed max_pixels")
         super().__init__(model, tokenizer, name=name)
         self.image_processor = image_processor
+        self.processor = processor
         self.min_pixels = min_pixels
         self.max_pixels = max_pixels
 
@@ -74,9 +93,9 @@ class VisionTarget(Target):
         return {}
 
     def _picture_ids(self, inputs: dict[str, Any]) -> list[int]:
-        """Ids that take the place of the template's one placeholder.
+        """Ids that take the place of the template's one placeholder, without `processor`.
 
-        `inputs` is what the image processor returned; what the model does not take is removed.
+        `inputs` is what the image processor returned.
         """
         raise NotImplementedError
 
@@ -117,12 +136,20 @@ class VisionTarget(Target):
                 "a checkpoint whose template takes one."
             )
         place = ids.index(slot)
-        ids[place : place + 1] = self._picture_ids(inputs)
+        ids[place : place + 1] = self._expanded(inputs)
+        inputs = {key: value for key, value in inputs.items() if key not in self.for_placeholders}
         request = self.from_inputs({"input_ids": torch.tensor([ids]), **inputs}, prompt=prompt)
         request.image = image
         return request
 
     # Inside ---------------------------------------------------------------------------------------
+
+    def _expanded(self, inputs: dict[str, Any]) -> list[int]:
+        """Ids that take the place of the template's one placeholder."""
+        if self.processor is None:
+            return self._picture_ids(inputs)
+        text = self.processor.replace_image_token(inputs, 0)
+        return self._require_tokenizer()(text, add_special_tokens=False)["input_ids"]
 
     def _with_opening(self, ids: list[int]) -> list[int]:
         """The ids behind what the tokenizer opens every text with, unless the template has it.
@@ -135,3 +162,19 @@ class VisionTarget(Target):
     def _resized(self, image: Image.Image) -> Image.Image:
         """The picture as the image processor shall have it."""
         return image
+
+
+def _ordinary_processor(source: str) -> Any:
+    """The processor of a checkpoint in this folder, or None where it cannot be loaded.
+
+    A checkpoint that does not configure one gets none: the classes' defaults are those of one size
+    of the model, and would claim another number of rows.
+    """
+    if not (Path(source) / "processor_config.json").is_file():
+        return None
+    try:
+        processor = AutoProcessor.from_pretrained(source)
+    except Exception:  # torchvision is missing, or num2words, or the file that names the class
+        return None
+    # Without such a file it may be a tokenizer or an image processor alone.
+    return processor if isinstance(processor, ProcessorMixin) else None

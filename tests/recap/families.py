@@ -19,8 +19,7 @@ from transformers.models.qwen2_vl.processing_qwen2_vl import Qwen2VLProcessor
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 from transformers.models.smolvlm import processing_smolvlm
 
-from recap.targets import Target, make_target
-from recap.targets.tiny import TINY, tiny_model
+from recap.targets import TINY, Target, make_target
 
 #: Width and height of the pictures: squarish, tall, wide, tiny, and larger than any tile.
 SIZES = ((90, 60), (60, 200), (300, 100), (20, 20), (400, 380))
@@ -97,19 +96,19 @@ def tokenizer_of(name: str) -> Any:
     return TINY[name].tokenizer()
 
 
-def family_target(name: str, seed: int = 0, *, scale: float = 0.08, **bounds: int | None) -> Target:
+def family_target(name: str, seed: int = 0, *, scale: float = 0.08, **options: Any) -> Target:
     """A tiny random target with its image processor, without an EOS."""
-    model = tiny_model(name, seed, scale=scale)
+    model = TINY[name].make(seed, scale=scale)
     model.generation_config.eos_token_id = None
     processor = TINY[name].image_processor
     assert processor is not None
-    return make_target(model, tokenizer_of(name), processor(), name=f"tiny-{name}", **bounds)
+    return make_target(model, tokenizer_of(name), processor(), name=f"tiny-{name}", **options)
 
 
 def save(folder: Path, family: str) -> Path:
     """A checkpoint of a tiny model, as transformers itself writes one."""
     tiny = TINY[family]
-    tiny_model(family).save_pretrained(folder)
+    TINY[family].make().save_pretrained(folder)
     tiny.tokenizer().save_pretrained(folder)
     if tiny.image_processor is not None:
         tiny.image_processor().save_pretrained(folder)

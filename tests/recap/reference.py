@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from recap.targets import Request, Target, make_target
-from recap.targets.tiny import byte_tokenizer, image_processor, tiny_model
+from recap.targets import TINY, Request, Target, make_target
+from recap.targets.tiny import image_processor
 
 METHOD_NAMES = ("recap", "recap-plus", "token-recycling", "prompt-lookup", "autoregressive")
 
@@ -18,14 +18,14 @@ METHOD_NAMES = ("recap", "recap-plus", "token-recycling", "prompt-lookup", "auto
 @cache
 def tokenizer() -> Any:
     """The byte tokenizer, shared: making one takes a while."""
-    return byte_tokenizer()
+    return TINY["qwen2_5_vl"].tokenizer()
 
 
 def tiny_target(
     family: str, seed: int = 0, *, dtype: torch.dtype = torch.float32, **changes: Any
 ) -> Target:
     """A tiny random target of a family, without an EOS unless the test sets one."""
-    model = tiny_model(family, seed, **changes).to(dtype)
+    model = TINY[family].make(seed, **changes).to(dtype)
     model.generation_config.eos_token_id = None
     processor = image_processor() if family == "qwen2_5_vl" else None
     return make_target(model, tokenizer(), processor, name=f"tiny-{family}")

@@ -9,8 +9,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from recap.errors import PromptError
+from recap.targets import TINY
 from recap.targets.chat import encode_chat, fingerprint
-from recap.targets.tiny import SPECIAL_TOKENS, byte_tokenizer
+from recap.targets.tiny import SPECIAL_TOKENS
 from tests.recap.reference import picture, tiny_target, tokenizer
 
 HOSTILE = [
@@ -78,7 +79,7 @@ def test_a_typed_placeholder_claims_no_rows_of_a_picture():
 @pytest.mark.parametrize("prompt", HOSTILE)
 def test_without_a_chat_template_typed_tokens_are_inert_too(prompt):
     """Base models have none; the prompt is encoded alone."""
-    words = byte_tokenizer()
+    words = TINY["qwen2_5_vl"].tokenizer()
     words.chat_template = None
     ids = encode_chat(words, prompt, with_image=False)
     assert special(ids) == []
@@ -146,7 +147,7 @@ def test_text_only_targets_refuse_pictures():
 
 def test_fingerprint_tells_vocabularies_apart():
     """Equal for equal vocabularies, different after one more token."""
-    one, other = tokenizer(), byte_tokenizer()
+    one, other = tokenizer(), TINY["qwen2_5_vl"].tokenizer()
     assert fingerprint(one) == fingerprint(other)
     other.add_tokens(["extra"])
     assert fingerprint(one) != fingerprint(other)

@@ -13,37 +13,39 @@ An adapter stands between one transformers class and the engine. It must
 
 `recap.targets.vision.VisionTarget` does most of it. A new family is
 
-- one file in `recap/targets`: the adapter, a class that names its `model_type`s in `families`;
-- that class in the list behind `ADAPTERS` in `recap/targets/__init__.py`;
-- one entry of `TINY` in `recap/targets/tiny.py`: a small configuration of its real class, with its
-  image processor, special tokens and chat template where they are not like another family's;
-- one line in `FAMILIES` in `tests/recap/families.py`: the entry's name, its ordinary processor, and
-  how many numbers of rows the pictures come to.
+- one file in `recap/targets`: the adapter, a class that names its `model_type`s in `families`, and
+  `TINY`, a small configuration of its real class, with its image processor, special tokens and chat
+  template where they are not like another family's;
+- one line in `FAMILIES` in `tests/recap/families.py`: its name in `TINY`, its ordinary processor,
+  and how many numbers of rows the pictures come to.
 
-Nothing else in the package or in its tests knows families by name; this suite fails for an adapter
-that is registered and not listed.
+Nothing else in the package has to know of it (`recap.targets.discovery` finds it), which
+`test_new_family.py` shows with one; and this suite fails for an adapter that is not listed.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import random
 from itertools import chain
 
 import pytest
 import torch
+from transformers import AutoProcessor
 
 import recap
 from recap.decoding import Run, new_memory
 from recap.drafters import METHODS
 from recap.errors import ImageError, PromptError, SettingsError
-from recap.targets import ADAPTERS, images
+from recap.targets import ADAPTERS, TINY, images, load_target
 from recap.tree import CandidateTree
 from tests.recap.families import (
     FAMILIES,
     SIZES,
     family_target,
     ordinary_inputs,
+    save,
     tokenizer_of,
     uncached_logits,
 )
@@ -82,6 +84,46 @@ def test_inputs_are_those_of_the_ordinary_processor(family):
             assert torch.equal(value, ordinary[name]), name
         rows.add(request.image_tokens)
     assert len(rows) >= family.shapes
+
+
+@every_family
+def test_the_ordinary_processor_and_our_own_placeholders_give_the_same(family):
+    """With the ordinary processor where it loads and without it where it does not."""
+    ours = family_target(family.name)
+    ordinary = family.processor(ours.image_processor, ours.tokenizer)
+    theirs = family_target(family.name, processor=ordinary)
+    for seed, size in enumerate(SIZES):
+        for prompt in ("What is it?", "What is <image> <|image_pad|>?"):
+            one, other = (t.prepare(prompt, picture(seed, *size)) for t in (ours, theirs))
+            assert one.ids == other.ids
+            assert one.inputs.keys() == other.inputs.keys()
+            for name, value in one.inputs.items():
+                assert torch.equal(value, other.inputs[name]), name
+
+
+@every_family
+def test_a_checkpoint_is_loaded_with_its_ordinary_processor_where_that_works(family, tmp_path):
+    """And without it, by the same words and pictures, where its video part has no torchvision."""
+    save(tmp_path, family.name)
+    ordinary = family.processor(TINY[family.name].image_processor(), tokenizer_of(family.name))
+    kind = type(ordinary)
+    if kind.__name__ == "ImagesOnly":
+        kind = kind.__mro__[1]
+        config = {"processor_class": kind.__name__, "video_processor": {}}
+        (tmp_path / "processor_config.json").write_text(json.dumps(config))
+    else:
+        ordinary.save_pretrained(tmp_path)
+    target = load_target(str(tmp_path), device="cpu")
+    try:
+        AutoProcessor.from_pretrained(tmp_path)
+    except Exception:
+        assert kind is not type(ordinary), "nothing in it needs torchvision"
+        assert target.processor is None
+    else:
+        assert type(target.processor) is kind
+        assert target.image_processor is target.processor.image_processor
+    expected = family_target(family.name).prepare("What is it?", picture(0))
+    assert target.prepare("What is it?", picture(0)).ids == expected.ids
 
 
 @every_family

@@ -33,8 +33,7 @@ from recap.errors import (
     SettingsError,
 )
 from recap.processors import RowProcessors
-from recap.targets import make_target
-from recap.targets.tiny import TINY, tiny_model
+from recap.targets import TINY, make_target
 from recap.tree import CandidateTree
 from tests.recap.families import family_target
 from tests.recap.reference import model_inputs, picture
@@ -76,7 +75,7 @@ def test_ids_come_back_behind_the_prompt(target, inputs):
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 def test_text_models_and_an_absent_mask(family):
     """Text models too, with ids alone."""
-    model = tiny_model(family, 2, scale=0.12)
+    model = TINY[family].make(2, scale=0.12)
     inputs = {"input_ids": torch.tensor([[5, 9, 5, 9, 5]])}
     alone, ours = both(make_target(model), inputs)
     assert torch.equal(alone, ours)
@@ -110,7 +109,7 @@ def test_the_shortest_of_several_limits_counts():
 
 def test_a_limit_beyond_any_context_is_no_error():
     """`max_length` may be as large as it likes: EOS, or the context, ends the answer first."""
-    target = make_target(tiny_model("llama", 2))
+    target = make_target(TINY["llama"].make(2))
     inputs = {"input_ids": torch.tensor([[5, 9, 5, 9, 5]])}
     free, _ = both(target, inputs)
     options = {"max_new_tokens": None, "max_length": 10**8, "eos_token_id": [int(free[0, 20])]}
@@ -289,7 +288,7 @@ def test_a_cache_of_the_caller_is_filled(target, inputs):
 
 def test_the_end_of_the_context_ends_the_answer(caplog):
     """With a warning: up to there the ids are those of `generate`."""
-    target = make_target(tiny_model("llama", max_position_embeddings=32))
+    target = make_target(TINY["llama"].make(max_position_embeddings=32))
     alone, ours = both(target, {"input_ids": torch.arange(20, 40)[None]}, max_new_tokens=30)
     assert ours.shape[1] == 33  # the last token needs no position of its own
     assert torch.equal(alone[:, :33], ours)
@@ -369,7 +368,7 @@ def test_what_would_give_other_ids_is_refused_by_name(target, inputs, options, e
 def test_the_example_of_the_documentation(tmp_path):
     """With what AutoModel and AutoProcessor load, as anybody would write it."""
     tiny = TINY["llava_next"]
-    tiny_model("llava_next").save_pretrained(tmp_path)
+    TINY["llava_next"].make().save_pretrained(tmp_path)
     LlavaNextProcessor(
         tiny.image_processor(),
         tiny.tokenizer(),
@@ -406,7 +405,7 @@ def test_several_answers_are_refused(target, inputs):
 
 def test_a_batch_is_refused():
     """One prompt at a time, with or without padding."""
-    target = make_target(tiny_model("llama"))
+    target = make_target(TINY["llama"].make())
     batch = {"input_ids": torch.tensor([[1, 2, 3], [4, 5, 6]])}
     refused(target, batch, PromptError, "One prompt")
     padded = {
@@ -418,14 +417,14 @@ def test_a_batch_is_refused():
 
 def test_embeddings_are_refused():
     """Without ids there are no keys."""
-    target = make_target(tiny_model("llama"))
+    target = make_target(TINY["llama"].make())
     embeds = target.model.get_input_embeddings()(torch.tensor([[1, 2, 3]]))
     refused(target, {"inputs_embeds": embeds}, SettingsError, "inputs_embeds")
 
 
 def test_a_cache_that_is_not_empty_or_not_dynamic_is_refused():
     """An earlier answer cannot be continued."""
-    target = make_target(tiny_model("llama"))
+    target = make_target(TINY["llama"].make())
     ids = torch.tensor([[1, 2, 3, 4]])
     cache = DynamicCache(config=target.model.config)
     with torch.no_grad():

