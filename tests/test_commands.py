@@ -52,7 +52,7 @@ def test_ci_runs_the_readmes_app_command():
 @pytest.mark.parametrize("line", [line for line in fenced() if line.startswith("python -m recap ")])
 def test_the_command_lines_examples_parse(line):
     """With the parser itself; the pictures that they name are there."""
-    words = shlex.split(line)[3:]
+    words = shlex.split(line, comments=True)[3:]
     asked = _parser().parse_args(words)
     if getattr(asked, "image", None):
         assert (ROOT / asked.image).is_file()
