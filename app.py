@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 
+from app.folder import private_folder
 from app.hosting import Host, Options, read_command_line
 
 # Before anything heavy, so that help and mistakes come at once.
@@ -19,6 +21,8 @@ else:
     host, options = Host.from_environment(), Options()
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+# Where uploads lie; Gradio reads it when it is imported.
+os.environ["GRADIO_TEMP_DIR"] = str(private_folder(os.environ.get("GRADIO_TEMP_DIR")))
 if host.lends:
     import spaces  # noqa: F401  # patches torch, so it must come before it
 
@@ -45,6 +49,7 @@ def _load_first() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as with Ctrl-C: tidied up
     gc.freeze()  # the libraries' own objects need not be looked through again and again
     if host.lends:
         shelf.get(shelf.default)  # its weights have to be there when the first worker is forked

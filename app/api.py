@@ -23,6 +23,7 @@ from app.events import visitor_of
 from app.line import Turnstile
 from app.models import ModelShelf
 from app.runner import Asked
+from app.sessions import UPLOADS
 from app.state import SessionState
 from app.streaming import stream
 from recap.drafters import get_method
@@ -56,6 +57,8 @@ def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[
         state = SessionState()
         state.visitor = visitor_of(request)
         last: dict[str, Any] = {}
+        if request is not None and isinstance(image, dict) and isinstance(image.get("path"), str):
+            UPLOADS.use(request.session_hash, image["path"])
         try:
             asked = _asked(image, prompt, method, max_new_tokens, settings)
             most = shelf.host.max_new_tokens
@@ -66,10 +69,10 @@ def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[
                     text = state.trace.text if state.trace is not None else ""
                     yield {"text": text, "finish": None, "note": last["note"]}
         except RecapError as error:
-            raise gr.Error(str(error)) from None
+            raise gr.Error(str(error), print_exception=False) from None
         trace = state.trace
         if trace is None or trace.finish == "error":
-            raise gr.Error(_message(last, trace))
+            raise gr.Error(_message(last, trace), print_exception=False)
         yield {"text": trace.text, "finish": trace.finish, "trace": trace.to_json()}
 
     return decode
@@ -84,9 +87,13 @@ def _asked(
 ) -> Asked:
     if not isinstance(prompt, str) or not prompt.strip():
         raise PromptError("The prompt is empty.")
+    if not isinstance(settings, dict | None):
+        raise SettingsError("settings", "must be an object: names and values")
+    if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int):
+        raise SettingsError("max_new_tokens", "must be a whole number")
     own = get_method(method).settings().to_json()
     chosen = Settings.from_json({**own, **(settings or {})})
-    return Asked(prompt, _picture(image), method, chosen, int(max_new_tokens))
+    return Asked(prompt, _picture(image), method, chosen, max_new_tokens)
 
 
 def _picture(image: dict | None) -> Any:
@@ -95,10 +102,15 @@ def _picture(image: dict | None) -> Any:
         return None
     from recap.targets.images import load_image
 
-    path = Path(str(image.get("path") or "")).resolve()
-    if not path.is_relative_to(Path(get_upload_folder()).resolve()) or not path.is_file():
+    path = image.get("path") if isinstance(image, dict) else None
+    try:
+        found = Path(path or "").resolve()
+        sent = found.is_relative_to(Path(get_upload_folder()).resolve()) and found.is_file()
+    except (TypeError, ValueError, OSError):  # no text, a zero byte, a name without end
+        sent = False
+    if not sent:
         raise ImageError("The picture must be uploaded: use gradio_client.handle_file.")
-    return load_image(path)
+    return load_image(found)
 
 
 def _message(value: dict[str, Any], trace: Any) -> str:

@@ -10,7 +10,7 @@ import html
 from typing import Any
 
 import gradio as gr
-from gradio.data_classes import ImageData
+from gradio.data_classes import FileData, ImageData
 
 
 def picture(**options: Any) -> gr.Image:
@@ -28,6 +28,20 @@ def picture(**options: Any) -> gr.Image:
     def preprocess(payload: ImageData | None) -> Any:
         # Gradio's own way would open the file, and fail without our words.
         return payload.path if payload is not None and payload.path else decoded(payload)
+
+    component.preprocess = preprocess
+    return component
+
+
+def file_button(label: str, **options: Any) -> gr.UploadButton:
+    """A button that hands over the path of the uploaded file as it is.
+
+    Gradio's own way leaves an empty file behind at every use.
+    """
+    component = gr.UploadButton(label, type="filepath", file_count="single", **options)
+
+    def preprocess(payload: FileData | None) -> str | None:
+        return payload.path if payload is not None else None
 
     component.preprocess = preprocess
     return component

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -16,11 +17,12 @@ from app.models import ModelShelf
 from app.payload import of_trace
 from app.racing import stream_race
 from app.runner import Asked, spell
+from app.sessions import UPLOADS, refresh
 from app.settings_form import SettingsForm
 from app.state import SessionState
 from app.streaming import stream
 from recap.drafters import METHODS, get_method
-from recap.errors import PromptError, RecapError, SettingsError
+from recap.errors import ImageError, PromptError, RecapError, SettingsError
 from recap.memory import PersistentMemory
 from recap.trace import Trace
 
@@ -127,13 +129,18 @@ class Events:
         """The shown run as a file."""
         trace = state.trace or (first.trace if (first := assets.first_view()) else None)
         if trace is None:
-            raise gr.Error("There is nothing to take away yet: run something first.")
+            raise gr.Error(
+                "There is nothing to take away yet: run something first.", print_exception=False
+            )
         return parcel(trace, kind)
 
-    def load_trace(self, state: SessionState, path: str | None) -> tuple[Any, Any]:
+    def load_trace(
+        self, state: SessionState, path: str | None, request: gr.Request | None = None
+    ) -> tuple[Any, Any]:
         """(view, notice) of a trace file; no model is needed."""
         if not path:
             return gr.skip(), gr.skip()
+        UPLOADS.use(request and request.session_hash, path)
         try:
             trace = Trace.load(path)
             value = of_trace(trace, state.next_serial(), show=0)
@@ -159,7 +166,7 @@ class Events:
         try:
             changed = links.changes(self._form.read(settings), method)
         except RecapError as error:
-            raise gr.Error(str(error)) from None
+            raise gr.Error(str(error), print_exception=False) from None
         example = links.example_of(picture)
         other = model if model != self._shelf.default else None
         link = links.Link(prompt or "", method, example, int(limit), other, None, changed)
@@ -197,8 +204,11 @@ class Events:
             return gr.skip()
         return {"found": list(found_in(memory, target, (asked._data or {}).get("tokens") or []))}
 
-    def look(self, picture: str | None, model: str) -> dict[str, Any]:
+    def look(
+        self, picture: str | None, model: str, request: gr.Request | None = None
+    ) -> dict[str, Any]:
         """Say at once where a picture cannot be used, or is nothing for the bundled model."""
+        UPLOADS.use(request and request.session_hash, picture)
         try:
             read_picture(picture)
         except RecapError as error:
@@ -224,7 +234,12 @@ def read_picture(path: str | None) -> Any:
     """The uploaded picture as the engine decodes it, or None. Raises `ImageError`."""
     from recap.targets.images import load_image
 
-    return load_image(path) if path else None
+    if not path:
+        return None
+    if not Path(path).is_file():
+        raise ImageError("The picture is no longer here. Choose it again.")
+    refresh(path)
+    return load_image(path)
 
 
 def found_in(

@@ -9,10 +9,11 @@ import csv
 import html
 import io
 import json
+import re
 from collections.abc import Callable
 
 from app import assets
-from app.payload import of_trace
+from app.payload import of_trace, sendable
 from recap.trace import Trace
 
 _COLUMNS = (
@@ -116,8 +117,10 @@ EXPORTS: dict[str, tuple[Callable[[Trace], str], str, str]] = {
 def parcel(trace: Trace, kind: str) -> dict[str, str]:
     """A file for the browser to save: its name, media type and text."""
     make, ending, media = EXPORTS[kind]
+    # A loaded trace may call itself anything; a file's name is letters, digits and dashes.
+    name = re.sub(r"[^\w-]+", "-", f"recap-{trace.method}-{trace.id}", flags=re.ASCII)[:100]
     return {
-        "name": f"recap-{trace.method}-{trace.id}.{ending}",
+        "name": f"{name}.{ending}",
         "media": media,
-        "text": make(trace),
+        "text": sendable(make(trace)),
     }

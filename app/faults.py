@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Iterator
 
+from app.logs import places
 from recap.errors import RecapError
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ def explain(error: BaseException) -> str:
         return str(getattr(error, "message", error))  # meant for the visitor, as quotas of a Space
     if is_out_of_memory(error):
         return _NO_MEMORY
-    _log.error("A run failed", exc_info=error)
+    _log.error("A run failed: %s", places(error))
     if is_device_lost(error):
         return _NO_DEVICE
     return f"Something went wrong inside the program ({kind.__name__}); see its log."

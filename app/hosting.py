@@ -60,6 +60,9 @@ class Host:
         64, 1, 65_536, "Memory that one visitor's predictions may take, in MB."
     )
     sessions: int = _number(128, 1, 10_000, "Visitors whose memories are kept; the oldest go.")
+    grace_seconds: int = _number(
+        60, 1, 86_400, "How long a visitor's session outlives its last open page."
+    )
     stall_seconds: int = _number(60, 1, 3600, "From when on a step is called stuck.")
     gpu_seconds: int = _number(120, 10, 600, "Longest call on a GPU lent by ZeroGPU.")
 

@@ -7,12 +7,15 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from app import assets, components
 from app.api import endpoint
 from app.events import Events
+from app.guard import Guard
 from app.hosting import Host
 from app.line import Turnstile
+from app.logs import keep_contents_out
 from app.models import ModelShelf
 from app.payload import of_trace
 from app.settings_form import SettingsForm
@@ -20,6 +23,9 @@ from app.state import SessionState
 from recap.drafters import METHODS
 
 _TITLE = "RECAP visualizer"
+
+#: Uploads that no open page uses are deleted after so many seconds, looked for every so many.
+_UPLOAD_AGE, _UPLOAD_ROUND = 3600, 300
 
 _PROMPT = "Describe this picture in detail."
 
@@ -54,7 +60,10 @@ class Ask:
 
 def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
     """The whole page around one shared model."""
-    with gr.Blocks(title=_TITLE, fill_width=True, analytics_enabled=False) as page:
+    with gr.Blocks(
+        title=_TITLE, fill_width=True, analytics_enabled=False,
+        delete_cache=(_UPLOAD_ROUND, _UPLOAD_AGE),
+    ) as page:  # fmt: skip
         state = gr.State(SessionState(), delete_callback=SessionState.stop)
         components.header()
         with gr.Row(elem_id="recap-columns", equal_height=False):
@@ -95,15 +104,23 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
 
 def launch_options(host: Host) -> dict[str, Any]:
     """What `launch` needs to show the page as it is meant: scripts, styles, theme, limits."""
+    keep_contents_out()
+    most = host.max_file_mb * 1_000_000
     # Styles go into the head as they are: Gradio rewrites `css` and loses container queries.
     style, script = assets.style("recap.css", "page.css"), assets.script(assets.PAGE_SCRIPTS)
     return {
         "theme": _theme(),
         "head": f"<style>{style}</style><script>{script}</script>",
-        "max_file_size": f"{host.max_file_mb}mb",
+        "max_file_size": most,
         # Everybody in the line takes up a thread for most of the time.
         "max_threads": host.queue_length + 40,
         "state_session_capacity": host.sessions,
+        "app_kwargs": {
+            "middleware": [Middleware(Guard, max_file=most, grace=host.grace_seconds)],
+        },
+        # Neither a record of what visitors asked, nor a view of the traffic.
+        "run_history": False,
+        "enable_monitoring": False,
         "footer_links": ["api"],
         "ssr_mode": False,
     }
@@ -282,9 +299,8 @@ def _take_away() -> Away:
         }
         svg = gr.Button("Shown step (SVG)", size="sm", min_width=120, elem_id="recap-export-svg")
         link = gr.Button("Copy a link", size="sm", min_width=120, elem_id="recap-link")
-        load = gr.UploadButton(
-            "Load a trace…", size="sm", min_width=120, file_types=[".json"], type="filepath",
-            elem_id="recap-load",
+        load = components.file_button(
+            "Load a trace…", size="sm", min_width=120, file_types=[".json"], elem_id="recap-load",
         )  # fmt: skip
     notice = components.notice("recap-load-notice")
     return Away(exports, svg, link, load, notice, components.parcel())

@@ -50,7 +50,7 @@ def write(link: Link) -> str:
             query[name] = value
     if link.changes:
         query["settings"] = json.dumps(link.changes, separators=(",", ":"))
-    return urlencode(query)
+    return urlencode(query, errors="replace")
 
 
 def read(query: dict[str, str], most: int = Host.max_new_tokens) -> Link | None:
@@ -71,7 +71,7 @@ def read(query: dict[str, str], most: int = Host.max_new_tokens) -> Link | None:
             changes=dict(json.loads(query.get("settings") or "{}")),
         )
         _ = link.settings
-    except (ValueError, TypeError, SettingsError):
+    except (ValueError, TypeError, RecursionError, SettingsError):
         return None
     return link
 

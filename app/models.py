@@ -75,6 +75,8 @@ class ModelShelf:
         """
         if self._current is not None and self._name == name:
             return self._current
+        if not isinstance(name, str):
+            raise ModelError("A model is chosen by its name.")
         known = {choice for _, choice in self.choices()}
         if name not in known and not self.open:
             raise ModelError(f"{name!r} is not offered here. Choose one of the list.")

@@ -36,8 +36,13 @@ _PACE = 4
 
 
 def dumps(value: Any) -> str:
-    """JSON without spaces."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """JSON without spaces, sendable."""
+    return sendable(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+
+
+def sendable(text: str) -> str:
+    """Text that UTF-8 can hold: half a surrogate pair becomes a question mark."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 class RunPayload:
@@ -93,7 +98,7 @@ class RunPayload:
 
     def open(self, trace: Trace) -> None:
         """Say what is run."""
-        self._run = trace.id
+        self._run = sendable(trace.id)
         self.status = "running"
         self._about = dumps(describe(trace))
 

@@ -69,6 +69,11 @@ class Asked:
     settings: Settings
     max_new_tokens: int
 
+    def __post_init__(self) -> None:
+        # Half a surrogate pair, from a broken clipboard, can neither be encoded nor shown.
+        whole = self.prompt.encode("utf-8", "replace").decode("utf-8")
+        object.__setattr__(self, "prompt", whole)
+
     @property
     def tokens(self) -> int:
         return self.max_new_tokens

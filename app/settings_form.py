@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from recap.drafters import METHODS, get_method
-from recap.errors import SettingsError
+from recap.errors import SettingsError, brief
 from recap.settings import Settings
 
 #: What most people want to try, in this order; every other setting follows under "More".
@@ -121,9 +121,11 @@ def _parse(spec: Field[Any], value: Any) -> Any:
         try:
             return tuple(float(part) for part in value.replace(";", ",").split(","))
         except ValueError:
-            raise SettingsError(spec.name, f"must be numbers with commas, got {value!r}") from None
+            raise SettingsError(
+                spec.name, f"must be numbers with commas, got {brief(value)}"
+            ) from None
     if isinstance(spec.default, tuple):
-        return tuple(value)
+        return tuple(value) if isinstance(value, list | tuple) else value
     if isinstance(spec.default, bool):
         return bool(value)
     if isinstance(spec.default, int) and isinstance(value, float) and value.is_integer():

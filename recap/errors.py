@@ -7,6 +7,15 @@ person at the screen, so a command line can print it and an app can show it as i
 from __future__ import annotations
 
 
+def brief(value: object, most: int = 60) -> str:
+    """A value as a message may quote it: its repr, cut where it has no end."""
+    try:
+        text = repr(value)
+    except Exception:  # whole numbers of thousands of digits refuse, nested lists recurse
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 class RecapError(Exception):
     """Base of all errors the engine raises on purpose."""
 

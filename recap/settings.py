@@ -18,7 +18,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from recap.errors import SettingsError
+from recap.errors import SettingsError, brief
 
 #: Ways to fuse what several orders return; see `recap.fusion`.
 FUSIONS = ("entropy-confidence", "back-off")
@@ -150,7 +150,7 @@ class Settings:
         if not isinstance(orders, tuple | list) or not orders:
             raise SettingsError("orders", "must name at least one of 1, 2, 3")
         if any(type(n) is not int or n not in (1, 2, 3) for n in orders):
-            raise SettingsError("orders", f"may hold only 1, 2 and 3, got {tuple(orders)}")
+            raise SettingsError("orders", f"may hold only 1, 2 and 3, got {brief(tuple(orders))}")
         object.__setattr__(self, "orders", tuple(sorted(set(orders))))
 
     def _check_specificity(self) -> None:
@@ -173,7 +173,7 @@ class Settings:
         known = {spec.name for spec in fields(cls)}
         for name in data:
             if name not in known:
-                raise SettingsError(str(name), "is not a setting")
+                raise SettingsError(brief(name).strip("'"), "is not a setting")
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
@@ -195,15 +195,16 @@ def _check(name: str, value: Any, metadata: Any, kind: type) -> None:
             raise SettingsError(name, f"must be one of {', '.join(metadata['choices'])}")
     elif kind is bool:
         if not isinstance(value, bool):
-            raise SettingsError(name, f"must be true or false, got {value!r}")
+            raise SettingsError(name, f"must be true or false, got {brief(value)}")
     else:
         if kind is int and (isinstance(value, bool) or not isinstance(value, int)):
-            raise SettingsError(name, f"must be a whole number, got {value!r}")
+            raise SettingsError(name, f"must be a whole number, got {brief(value)}")
         _check_number(name, value, *metadata["range"])
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise SettingsError(name, f"must be a number, got {value!r}")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or (isinstance(value, float) and not math.isfinite(value)):
+        raise SettingsError(name, f"must be a number, got {brief(value)}")
     if not low <= value <= high:
-        raise SettingsError(name, f"must be between {low:g} and {high:g}, got {value:g}")
+        raise SettingsError(name, f"must be between {low:g} and {high:g}, got {brief(value)}")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from recap import schema
-from recap.errors import TraceError
+from recap.errors import TraceError, brief
 
 TRACE_VERSION = 1
 #: Stands for infinity, which JSON has not.
@@ -223,7 +223,7 @@ class Trace:
             raise TraceError("This is not a trace: it has no version.")
         if data["version"] != TRACE_VERSION:
             raise TraceError(
-                f"This trace has version {data['version']}; this program reads version "
+                f"This trace has version {brief(data['version'])}; this program reads version "
                 f"{TRACE_VERSION}. Record it again, or use the program that wrote it."
             )
         rest = {name: value for name, value in data.items() if name != "steps"}
@@ -274,7 +274,8 @@ def finite(value: float, digits: int = 6) -> float:
 def _refuse_misfit(data: Any, shape: Any, what: str) -> None:
     wrong = schema.misfit(data, shape)
     if wrong is not None:
-        raise TraceError(f"This trace is malformed: a {what} has no proper {wrong or 'fields'}.")
+        where = brief(wrong or "fields", 80).strip("'")
+        raise TraceError(f"This trace is malformed: a {what} has no proper {where}.")
 
 
 def _columns(cls: type, data: dict[str, list[Any]], *tuples: str) -> Any:

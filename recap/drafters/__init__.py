@@ -14,7 +14,7 @@ from recap.drafters.base import Drafter, Learned, Outcome, Rows
 from recap.drafters.prompt_lookup import PromptLookupDrafter
 from recap.drafters.recap import RecapDrafter
 from recap.drafters.token_recycling import TokenRecyclingDrafter
-from recap.errors import SettingsError
+from recap.errors import SettingsError, brief
 from recap.memory import PersistentMemory
 from recap.settings import Settings
 
@@ -94,7 +94,7 @@ def get_method(name: str) -> Method:
     """The method of this name. Raises `SettingsError` that lists the names."""
     try:
         return METHODS[name]
-    except KeyError:
+    except (KeyError, TypeError):  # unknown, or nothing that can be a name
         raise SettingsError(
-            "method", f"must be one of {', '.join(METHODS)}, got {name!r}"
+            "method", f"must be one of {', '.join(METHODS)}, got {brief(name)}"
         ) from None

@@ -1,0 +1,118 @@
+"""What the server answers at all: the page's own routes, requests of a sane size, private files.
+
+Gradio brings routes that this page has no use for: a proxy for addresses of the web, screen
+recordings, a run history, links that hold a copy of a session. Here an address is answered only
+where it stands in a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
+from typing import Any
+
+from app.sessions import Presence, end
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+#: Largest request body that carries no file: a prompt of a million characters fits, escaped too.
+MAX_BODY_BYTES = 16_000_000
+#: What a form adds around an uploaded file.
+_FORM_BYTES = 64_000
+
+#: First parts of addresses: the page and what it is made of.
+_PAGE = frozenset(
+    {
+        "", "config", "static", "assets", "svelte", "theme.css", "favicon.ico", "robots.txt",
+        "manifest.json", "pwa_icon", "login", "logout", "openapi.json",
+    }
+)  # fmt: skip
+#: Second parts behind `gradio_api`: events, uploads, descriptions.
+_API = frozenset(
+    {
+        "info", "openapi.json", "user", "login_check", "token", "app_id", "startup-events",
+        "theme.css", "heartbeat", "run", "api", "call", "queue", "cancel", "reset", "upload",
+        "upload_progress",
+    }
+)  # fmt: skip
+_FILE = "file="
+_HEARTBEAT = "/gradio_api/heartbeat/"
+
+
+class Guard:
+    """ASGI middleware: 404 for other addresses, 413 for too much, headers against caching.
+
+    A body must say its length (411 where it does not), so that nobody can send one without end.
+    `max_file`: bytes of an upload. `grace`: seconds that a session outlives its last page.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]], *, max_file: int, grace: float) -> None:
+        self._app = app
+        self._max_file = max_file
+        self._presence = Presence(grace)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].removeprefix(scope.get("root_path") or "")
+        status = 200 if answered(path) else 404
+        if status == 200 and scope["method"] in ("POST", "PUT", "PATCH"):
+            status = self._size_status(path, dict(scope["headers"]))
+        if status != 200:
+            await _refuse(send, status)
+            return
+
+        async def private(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [
+                    (b"x-content-type-options", b"nosniff"),
+                    (b"referrer-policy", b"same-origin"),
+                ]
+                if path.startswith("/gradio_api/") and not _has(message, b"cache-control"):
+                    headers.append((b"cache-control", b"private, no-cache"))
+                message["headers"] = [*message.get("headers", ()), *headers]
+            await send(message)
+
+        session = path.removeprefix(_HEARTBEAT) if path.startswith(_HEARTBEAT) else ""
+        if not session:
+            await self._app(scope, receive, private)
+            return
+        page = scope["app"].get_blocks()
+        self._presence.came(session)
+        try:
+            await self._app(scope, receive, private)
+        finally:
+            self._presence.went(session, partial(end, page))
+
+    def _size_status(self, path: str, headers: dict[bytes, bytes]) -> int:
+        uploads = path.rstrip("/").endswith("/upload")
+        limit = self._max_file + _FORM_BYTES if uploads else MAX_BODY_BYTES
+        length = headers.get(b"content-length", b"")
+        if not length.isdigit():
+            return 411
+        return 413 if int(length) > limit else 200
+
+
+def answered(path: str) -> bool:
+    """Whether an address is one of the page's own."""
+    first, _, rest = path.lstrip("/").partition("/")
+    if first != "gradio_api":
+        return first in _PAGE
+    if rest.startswith(_FILE):
+        return "://" not in rest  # an address of the web, which Gradio would fetch
+    return rest.partition("/")[0] in _API
+
+
+async def _refuse(send: Send, status: int) -> None:
+    text = {404: b"Not found", 411: b"Length required", 413: b"Too large"}[status]
+    # The rest of the body stays unread, so the connection cannot be used again.
+    headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
+
+
+def _has(message: Message, name: bytes) -> bool:
+    return any(key.lower() == name for key, _ in message.get("headers", ()))
