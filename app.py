@@ -1,22 +1,34 @@
 """Open the page: `python app.py`, then visit the address that it prints.
 
-Environment: `RECAP_MODEL` names the model to load first; `GRADIO_SERVER_NAME` and
-`GRADIO_SERVER_PORT` say where to listen (127.0.0.1 and the first free port from 7860).
+`python app.py --help` lists the options and the environment variables.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 
+from app.hosting import Host, Options, read_command_line
+
+# Before anything heavy, so that help and mistakes come at once.
+if __name__ == "__main__":
+    host, options = read_command_line()
+else:
+    host, options = Host.from_environment(), Options()
+
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+if host.lends:
+    import spaces  # noqa: F401  # patches torch, so it must come before it
 
+from app.faults import explain
 from app.layout import build, launch_options
-from app.models import ModelShelf, default_model
-from app.runner import Turnstile
+from app.line import Turnstile
+from app.models import ModelShelf
 
-shelf, turnstile = ModelShelf(), Turnstile()
+shelf = ModelShelf(host=host)
+turnstile = Turnstile(host.queue_length, host.stall_seconds)
 demo = build(shelf, turnstile)
 
 
@@ -25,12 +37,17 @@ def _load_first() -> None:
     ticket = turnstile.join()
     try:
         if turnstile.wait(ticket, lambda: False):
-            shelf.get(default_model())
+            shelf.get(shelf.default)
+    except Exception as error:  # the page is up: a run tries again, and says the same
+        print(f"app.py: {explain(error)}", file=sys.stderr)
     finally:
-        turnstile.leave(ticket)
+        turnstile.leave(ticket, measured=False)
 
 
 if __name__ == "__main__":
     gc.freeze()  # the libraries' own objects need not be looked through again and again
-    threading.Thread(target=_load_first, name="recap-load", daemon=True).start()
-    demo.launch(**launch_options())
+    if host.lends:
+        shelf.get(shelf.default)  # its weights have to be there when the first worker is forked
+    else:
+        threading.Thread(target=_load_first, name="recap-load", daemon=True).start()
+    demo.launch(**launch_options(host), **options.launch())

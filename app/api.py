@@ -19,12 +19,14 @@ from typing import Any
 import gradio as gr
 from gradio.utils import get_upload_folder
 
-from app.models import ModelShelf, default_model
-from app.runner import Asked, Turnstile
+from app.events import visitor_of
+from app.line import Turnstile
+from app.models import ModelShelf
+from app.runner import Asked
 from app.state import SessionState
 from app.streaming import stream
 from recap.drafters import get_method
-from recap.errors import ImageError, PromptError, RecapError
+from recap.errors import ImageError, PromptError, RecapError, SettingsError
 from recap.settings import Settings
 
 
@@ -37,25 +39,34 @@ def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[
         method: str = "recap",
         max_new_tokens: int = 160,
         settings: dict | None = None,
+        request: gr.Request | None = None,
     ) -> Iterator[dict]:
         """Decode one prompt, with a picture or without.
 
         image: an uploaded file (`gradio_client.handle_file`), or None. prompt: what to ask.
         method: recap, recap-plus, token-recycling, prompt-lookup or autoregressive.
-        max_new_tokens: 1 to 32768. settings: changes to the method's settings, by name.
+        max_new_tokens: 1 to 1024, or what the host allows. settings: changes to the method's
+        settings, by name.
 
-        Yields {"text", "finish": null} as the text grows; the last update has "finish" and "trace",
-        the run as `recap.trace.Trace` reads it. Every call starts with an empty memory.
+        Yields {"text", "finish": null, "note"} as the text grows, where the note says what a call
+        waits for: its place in the line, or a model that is being loaded. The last update has
+        "finish" and "trace", the run as `recap.trace.Trace` reads it. Every call starts with an
+        empty memory.
         """
         state = SessionState()
+        state.visitor = visitor_of(request)
+        last: dict[str, Any] = {}
         try:
             asked = _asked(image, prompt, method, max_new_tokens, settings)
+            most = shelf.host.max_new_tokens
+            if not 1 <= asked.max_new_tokens <= most:
+                raise SettingsError("max_new_tokens", f"must be between 1 and {most}")
+            for last in stream(state, asked, shelf.default, shelf, turnstile, remember=False):
+                if last["end"] is None:
+                    text = state.trace.text if state.trace is not None else ""
+                    yield {"text": text, "finish": None, "note": last["note"]}
         except RecapError as error:
             raise gr.Error(str(error)) from None
-        for value in stream(state, asked, default_model(), shelf, turnstile, remember=False):
-            if state.trace is not None and state.trace.finish is None:
-                yield {"text": state.trace.text, "finish": None}
-            last = value
         trace = state.trace
         if trace is None or trace.finish == "error":
             raise gr.Error(_message(last, trace))

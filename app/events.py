@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -10,10 +11,11 @@ import gradio as gr
 from app import assets, links
 from app.charts import tokens_over_time
 from app.exports import parcel
-from app.models import ModelShelf, default_model
+from app.line import Turnstile
+from app.models import ModelShelf
 from app.payload import of_trace
 from app.racing import stream_race
-from app.runner import Asked, Turnstile, spell
+from app.runner import Asked, spell
 from app.settings_form import SettingsForm
 from app.state import SessionState
 from app.streaming import stream
@@ -30,6 +32,16 @@ _TEACHING = (
 )
 
 
+@dataclass(frozen=True)
+class Form:
+    """The form as it stood when Run or Race was pressed; `rest` is what Race adds to it."""
+
+    asked: Asked
+    model: str
+    remember: bool
+    rest: Sequence[Any]
+
+
 class Events:
     """The page's events around one shared model."""
 
@@ -38,31 +50,22 @@ class Events:
         self._shelf = shelf
         self._turnstile = turnstile
 
-    def run(
-        self,
-        state: SessionState,
-        picture: str | None,
-        prompt: str,
-        method: str,
-        limit: float,
-        model: str,
-        remember: bool,
-        *settings: Any,
-    ) -> Iterator[tuple[Any, ...]]:
+    def run(self, state: SessionState, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
         try:
-            asked = self.asked(picture, prompt, method, limit, settings)
+            yield from self._run(state, self._read(values))
         except RecapError as error:
             yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip(), gr.skip()
-            return
+
+    def _run(self, state: SessionState, form: Form) -> Iterator[tuple[Any, ...]]:
         run, stop = gr.Button("Run"), gr.Button(interactive=True)
         for value in stream(
             state,
-            asked,
-            model,
+            form.asked,
+            form.model,
             self._shelf,
             self._turnstile,
-            remember=bool(remember),
+            remember=form.remember,
             show=state.take_pending_step(),
         ):
             yield value, _NOTHING, run, stop, gr.skip()
@@ -70,37 +73,33 @@ class Events:
         stop = gr.Button(interactive=False) if value["serial"] == state.serial else gr.skip()
         yield value, _NOTHING, run, stop, _size(state)
 
-    def race(
-        self,
-        state: SessionState,
-        picture: str | None,
-        prompt: str,
-        method: str,
-        limit: float,
-        model: str,
-        remember: bool,
-        *rest: Any,
-    ) -> Iterator[tuple[Any, ...]]:
-        """Race; yields (race, notice, chart, Stop button). `rest`: settings, methods, cold."""
-        *settings, methods, cold = rest
-        nothing = gr.skip()
+    def race(self, state: SessionState, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Race; yields (race, notice, chart, Stop button). Behind the form: methods, cold."""
         try:
-            asked = self.asked(picture, prompt, method, limit, settings)
-            if len(methods or ()) < 2:
-                raise SettingsError("methods", "a race needs at least two")
+            yield from self._race(state, self._read(values))
         except RecapError as error:
-            yield nothing, {"text": str(error)}, nothing, nothing
-            return
+            yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip()
+
+    def _race(self, state: SessionState, form: Form) -> Iterator[tuple[Any, ...]]:
+        methods, cold = form.rest
+        if len(methods or ()) < 2:
+            raise SettingsError("methods", "a race needs at least two")
         chosen = [name for name in METHODS if name in methods]
-        race = None
         for race in stream_race(
-            state, asked, chosen, model, self._shelf, self._turnstile, cold=bool(cold)
+            state, form.asked, chosen, form.model, self._shelf, self._turnstile, cold=bool(cold)
         ):
-            yield race.value(), _NOTHING, nothing, gr.Button(interactive=True)
-        chart = nothing
-        if race is not None and race.comparison:
+            yield race.value(), _NOTHING, gr.skip(), gr.Button(interactive=True)
+        chart = gr.skip()
+        if race.comparison:
             chart = gr.Plot(tokens_over_time(race.curves), visible=True)
-        yield race.value() if race else nothing, _NOTHING, chart, gr.Button(interactive=False)
+        yield race.value(), _NOTHING, chart, gr.Button(interactive=False)
+
+    def _read(self, values: Sequence[Any]) -> Form:
+        """The values of `layout.Ask.inputs`, and what follows them. Raises `RecapError`."""
+        picture, prompt, method, limit, model, remember, *rest = values
+        settings, rest = rest[: len(self._form.names)], rest[len(self._form.names) :]
+        asked = self.asked(picture, prompt, method, limit, settings)
+        return Form(asked, model, bool(remember), rest)
 
     def asked(
         self,
@@ -114,6 +113,9 @@ class Events:
         if not (prompt or "").strip():
             raise PromptError("Type a prompt first: what do you want to know?")
         get_method(method)
+        most = self._shelf.host.max_new_tokens
+        if not 1 <= limit <= most:
+            raise SettingsError("Max new tokens", f"must be between 1 and {most}")
         return Asked(
             prompt.strip(), read_picture(picture), method, self._form.read(settings), int(limit)
         )
@@ -160,14 +162,15 @@ class Events:
         except RecapError as error:
             raise gr.Error(str(error)) from None
         example = links.example_of(picture)
-        other = model if model != default_model() else None
+        other = model if model != self._shelf.default else None
         link = links.Link(prompt or "", method, example, int(limit), other, None, changed)
         note = "The picture is not part of the link:" if picture and example is None else ""
         return {"query": links.write(link), "note": note}
 
     def open_link(self, state: SessionState, picture: str | None, request: gr.Request) -> list[Any]:
         """The form's values from the page's address: picture, prompt, method, limit, model, …"""
-        link = links.read(dict(request.query_params))
+        state.visitor = visitor_of(request)
+        link = links.read(dict(request.query_params), self._shelf.host.max_new_tokens)
         if link is None:
             return [picture, *[gr.skip()] * (5 + len(self._form.names))]
         state.pending_step = link.step
@@ -211,6 +214,13 @@ class Events:
         return _size(state)
 
 
+def visitor_of(request: gr.Request | None) -> str | None:
+    """Who asks, as far as the line needs it: the name logged in with, else the address."""
+    if request is None:
+        return None
+    return request.username or getattr(request.client, "host", None)
+
+
 def read_picture(path: str | None) -> Any:
     """The uploaded picture as the engine decodes it, or None. Raises `ImageError`."""
     from recap.targets.images import load_image
@@ -244,7 +254,7 @@ def _size(state: SessionState) -> dict[str, Any]:
     entries, size = state.size()
     if not entries:
         return {"text": "The memory is empty.", "info": True}
-    return {
-        "text": f"The memory holds {entries:,} entries, about {size / 1e6:.1f} MB.",
-        "info": True,
-    }
+    text = f"The memory holds {entries:,} entries, about {size / 1e6:.1f} MB."
+    if state.dropped:
+        text += f" It was full: the oldest {state.dropped:,} entries were dropped."
+    return {"text": text, "info": True}

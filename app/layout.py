@@ -11,10 +11,10 @@ import gradio as gr
 from app import assets, components
 from app.api import endpoint
 from app.events import Events
-from app.links import MAX_LIMIT
-from app.models import ModelShelf, default_model, model_choices, other_models_allowed
+from app.hosting import Host
+from app.line import Turnstile
+from app.models import ModelShelf
 from app.payload import of_trace
-from app.runner import Turnstile
 from app.settings_form import SettingsForm
 from app.state import SessionState
 from recap.drafters import METHODS
@@ -59,7 +59,7 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
         components.header()
         with gr.Row(elem_id="recap-columns", equal_height=False):
             with gr.Column(elem_id="recap-ask", scale=0, min_width=300):
-                ask = _ask()
+                ask = _ask(shelf)
             with gr.Column(scale=1, min_width=320):
                 view = components.view(_first_value())
         with gr.Tabs(elem_id="recap-tabs"):
@@ -86,19 +86,24 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
              *ask.form.components],
             queue=False, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
-        gr.api(endpoint(shelf, turnstile), api_name="decode", concurrency_limit=4)
-    page.queue(default_concurrency_limit=16, max_size=64)
+        gr.api(endpoint(shelf, turnstile), api_name="decode", concurrency_limit=None)
+    # Runs stand in a line of their own (`app.line`). This one lets all of them through to it, and
+    # only keeps a flood of events from being taken in at all.
+    page.queue(default_concurrency_limit=None, max_size=4 * shelf.host.queue_length + 64)
     return page
 
 
-def launch_options() -> dict[str, Any]:
+def launch_options(host: Host) -> dict[str, Any]:
     """What `launch` needs to show the page as it is meant: scripts, styles, theme, limits."""
     # Styles go into the head as they are: Gradio rewrites `css` and loses container queries.
     style, script = assets.style("recap.css", "page.css"), assets.script(assets.PAGE_SCRIPTS)
     return {
         "theme": _theme(),
         "head": f"<style>{style}</style><script>{script}</script>",
-        "max_file_size": "20mb",
+        "max_file_size": f"{host.max_file_mb}mb",
+        # Everybody in the line takes up a thread for most of the time.
+        "max_threads": host.queue_length + 40,
+        "state_session_capacity": host.sessions,
         "footer_links": ["api"],
         "ssr_mode": False,
     }
@@ -138,7 +143,7 @@ def _first_value() -> dict[str, Any] | None:
     return of_trace(first.trace, 0, caption=first.caption, show=first.show)
 
 
-def _ask() -> Ask:
+def _ask(shelf: ModelShelf) -> Ask:
     examples = assets.examples()
     first = assets.first_view()
     chosen = examples[first.example] if first and first.example is not None and examples else None
@@ -181,13 +186,14 @@ def _ask() -> Ask:
         label="Method",
         elem_id="recap-method",
     )
+    most = shelf.host.max_new_tokens
     limit = gr.Slider(
-        1, MAX_LIMIT, value=160, step=1, label="Max new tokens", elem_id="recap-limit"
+        1, most, value=min(160, most), step=1, label="Max new tokens", elem_id="recap-limit"
     )
     with gr.Accordion("Settings", open=False, elem_id="recap-settings"):
         model = gr.Dropdown(
-            model_choices(), value=default_model(), label="Model", elem_id="recap-model",
-            allow_custom_value=other_models_allowed(),
+            shelf.choices(), value=shelf.default, label="Model", elem_id="recap-model",
+            allow_custom_value=shelf.open,
             info="The target: it decides every token.",
         )  # fmt: skip
         remember = gr.Checkbox(
@@ -243,8 +249,7 @@ def _wire_race(race: RaceTab, ask: Ask, state: gr.State, events: Events) -> None
         events.race,
         [state, *ask.inputs, race.methods, race.cold],
         [race.lanes, race.notice, race.chart, race.stop],
-        trigger_mode="multiple", concurrency_limit=16, show_progress="hidden",
-        api_visibility="private",
+        trigger_mode="multiple", show_progress="hidden", api_visibility="private",
     )  # fmt: skip
     race.stop.click(
         events.stop, state, None, queue=False, show_progress="hidden", api_visibility="private"
@@ -297,9 +302,7 @@ def _wire_away(away: Away, ask: Ask, state: gr.State, view: gr.HTML, events: Eve
 def _wire(ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
     """Which event calls what."""
     outputs = [view, ask.notice, ask.run, ask.stop, ask.memory]
-    options = {
-        "concurrency_limit": 16, "show_progress": "hidden", "api_visibility": "private",
-    }  # fmt: skip
+    options = {"show_progress": "hidden", "api_visibility": "private"}
     for trigger in (ask.run.click, ask.prompt.submit):
         trigger(events.run, [state, *ask.inputs], outputs, trigger_mode="multiple", **options)
     quiet = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}

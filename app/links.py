@@ -12,14 +12,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from app import assets
+from app.hosting import Host
 from recap.drafters import METHODS
 from recap.errors import SettingsError
 from recap.settings import Settings
 
 #: Longest prompt that a link may carry, in characters.
 _MAX_PROMPT = 4000
-#: Most new tokens that the form takes.
-MAX_LIMIT = 1024
+#: New tokens where a link names none.
+_LIMIT = 160
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Link:
     prompt: str
     method: str = "recap"
     example: int | None = None
-    limit: int = 160
+    limit: int = _LIMIT
     model: str | None = None
     step: int | None = None
     changes: dict[str, Any] = field(default_factory=dict)
@@ -52,8 +53,11 @@ def write(link: Link) -> str:
     return urlencode(query)
 
 
-def read(query: dict[str, str]) -> Link | None:
-    """The link in a page's query; None where there is none or where it makes no sense."""
+def read(query: dict[str, str], most: int = Host.max_new_tokens) -> Link | None:
+    """The link in a page's query; None where there is none or where it makes no sense.
+
+    `most` new tokens are taken: a link may come from an app that takes more.
+    """
     if not query.get("prompt") or query.get("method", "recap") not in METHODS:
         return None
     try:
@@ -61,7 +65,7 @@ def read(query: dict[str, str]) -> Link | None:
             prompt=query["prompt"][:_MAX_PROMPT],
             method=query.get("method", "recap"),
             example=_number(query, "example", 0, len(assets.examples()) - 1),
-            limit=_number(query, "tokens", 1, MAX_LIMIT) or 160,
+            limit=min(_number(query, "tokens", 1, 1_000_000) or _LIMIT, most),
             model=query.get("model") or None,
             step=_number(query, "step", 0, 100_000),
             changes=dict(json.loads(query.get("settings") or "{}")),

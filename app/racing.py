@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from app.hosting import Host
+from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import RunPayload, describe, dumps
-from app.runner import Asked, Turnstile, Worker, spell
+from app.runner import Asked, Worker, bare, full, prepare, spell, trace_bytes
 from app.state import SessionState
-from app.streaming import UPDATES_PER_SECOND, explain
+from app.streaming import UPDATES_PER_SECOND
 from recap.drafters import METHODS
+from recap.memory import PersistentMemory
 from recap.trace import Step, Trace
 
 if TYPE_CHECKING:
@@ -33,59 +37,86 @@ class Lined:
 
 @dataclass(frozen=True)
 class Moved:
-    """One lane made its prefill (`step` is None) or a pass."""
+    """One lane made its prefill (`step` is None) or a pass; the words that are new with it."""
 
     lane: str
     step: Step | None
+    prefill: dict[str, Any] | None
+    words: dict[str, dict[str, Any]]
     clock: float
 
 
 @dataclass(frozen=True)
 class Raced:
-    """The race is over."""
+    """The race is over. `message`: why it was ended, where nobody stopped it."""
 
     comparison: dict[str, dict[str, Any]]
     finished: bool
+    finishes: dict[str, str | None]
+    message: str | None = None
 
 
-def race_events(
-    target: Target,
-    asked: Asked,
-    methods: Sequence[str],
-    memories: dict[str, Any],
-    cold: bool,
-    stop: Callable[[], bool],
-) -> Iterator[Lined | Moved | Raced]:
-    """Race to the end, or until `stop()` says so between two passes."""
-    from recap.race import Race
+@dataclass(frozen=True)
+class RaceJob:
+    """A race as a job; its events are CPU data, as a run's are."""
 
-    own = {name: METHODS[name].settings() for name in methods}
-    own[asked.method] = asked.settings
-    race = Race(
-        target,
-        target.prepare(asked.prompt, asked.image),
-        methods,
-        memories=memories,
-        settings={name: own[name] for name in methods},
-        max_new_tokens=asked.max_new_tokens,
-        cold=cold,
-    )
-    yield Lined(
-        {lane.name: lane.run.trace for lane in race.lanes}, race.histories, race.unequal_histories
-    )
-    steps = race.steps()
-    try:
-        stopped = False
-        for lane, step in steps:
-            if step is None:
+    asked: Asked
+    methods: tuple[str, ...]
+    cold: bool
+
+    @property
+    def tokens(self) -> int:
+        return self.asked.max_new_tokens * len(self.methods)
+
+    def events(
+        self,
+        target: Target,
+        memories: dict[str, PersistentMemory],
+        stop: Callable[[], bool],
+        host: Host,
+    ) -> Iterator[Lined | Moved | Raced]:
+        """Race to the end, or until `stop()` says so between two passes."""
+        from recap.race import Race
+
+        asked = self.asked
+        own = {name: METHODS[name].settings() for name in self.methods}
+        own[asked.method] = asked.settings
+        race = Race(
+            target,
+            prepare(target, asked, host),
+            self.methods,
+            memories=memories,
+            settings={name: own[name] for name in self.methods},
+            max_new_tokens=asked.max_new_tokens,
+            cold=self.cold,
+        )
+        yield Lined(
+            {lane.name: bare(lane.run.trace) for lane in race.lanes},
+            race.histories,
+            race.unequal_histories,
+        )
+        known, size, message = dict.fromkeys(self.methods, 0), 0, None
+        most = host.max_file_mb * 1_000_000 * len(self.methods)
+        steps = race.steps()
+        try:
+            stopped = False
+            for lane, step in steps:
                 trace = lane.run.trace
-                trace.vocabulary.update(spell(target, trace.token_ids[0]))
-            yield Moved(lane.name, step, lane.clock)
-            if stopped := stop():
-                break
-    finally:
-        steps.close()
-    yield Raced(race.comparison(), not stopped)
+                if step is None:
+                    words = spell(target, trace.token_ids[0])
+                else:
+                    words = dict(islice(trace.vocabulary.items(), known[lane.name], None))
+                    known[lane.name] += len(words)
+                    size += trace_bytes(step)
+                yield Moved(lane.name, step, None if step else trace.prefill, words, lane.clock)
+                if size > most:
+                    message = full(host)
+                if stopped := stop() or message is not None:
+                    break
+        finally:
+            steps.close()
+        finishes = {lane.name: lane.run.trace.finish for lane in race.lanes}
+        yield Raced(race.comparison(), not stopped, finishes, message)
 
 
 class RaceState:
@@ -116,7 +147,9 @@ class RaceState:
                 self.curves[name] = []
         elif isinstance(event, Moved):
             payload, trace = self._payloads[event.lane], self.traces[event.lane]
+            trace.vocabulary.update(event.words)
             if event.step is None:
+                trace.prefill = event.prefill or trace.prefill
                 payload.begin(trace)
             else:
                 payload.add(trace, [event.step])
@@ -124,7 +157,7 @@ class RaceState:
             done = 1 if event.step is None else event.step.position + event.step.accepted_length
             self.curves[event.lane].append((event.clock, done))
         else:
-            self.close(None, event)
+            self.close(event.message, event)
 
     def close(self, message: str | None, event: Raced | None = None) -> None:
         """The race is over, or it failed."""
@@ -137,7 +170,7 @@ class RaceState:
                 "comparison": self.comparison,
                 "finished": bool(event and event.finished),
                 "message": message,
-                "finish": {name: trace.finish for name, trace in self.traces.items()},
+                "finish": event.finishes if event else {},
             }
         )
 
@@ -176,36 +209,35 @@ def stream_race(
     *,
     cold: bool,
 ) -> Iterator[RaceState]:
-    """Race and yield the state as it grows. A run or race of this session that goes on is ended."""
-    state.stop()
-    race = RaceState(state.next_serial())
+    """Race and yield the state as it grows. A run or race of this session that goes on is ended.
 
-    def produce(
-        stop: Callable[[], bool], note: Callable[[str], None]
-    ) -> Iterator[Lined | Moved | Raced]:
+    Raises `BusyError`, which leaves everything as it was.
+    """
+    job = RaceJob(asked, tuple(methods), cold)
+
+    def produce(stop: Callable[[], bool], note: Callable[[str], None]) -> Iterator[Any]:
         target = shelf.get(model, note)
         note("Warming every shape up, so that no lane pays for being the first…")
-        memories = state.memories(target.name)
-        return race_events(target, asked, methods, memories, cold, stop)
+        return shelf.events(job, target, state.memories(target.name), stop)
 
-    worker = Worker(turnstile, produce)
+    worker = Worker(turnstile, produce, state.visitor)
+    state.stop()
     state.worker = worker
+    race = RaceState(state.next_serial())
     try:
         while True:
             over = not worker.alive
             events = worker.take(0 if over else 0.25)
             for event in events:
                 race.take(event)
-            if race.status == "waiting" or not any(race.curves.values()):
-                ahead = worker.ahead
-                race.note = f"Waiting: {ahead} before yours." if ahead else worker.note
-            else:
-                race.note = ""
+            race.note = worker.status()
+            if race.note == worker.note and any(race.curves.values()):
+                race.note = ""  # what was being prepared is done
             if over and not events:
                 break
             yield race
             worker.join(1 / UPDATES_PER_SECOND)
-        race.close(explain(worker.error) if worker.error else "Stopped before it began.")
+        race.close(worker.message or "Stopped before it began.")
         yield race
     finally:
         worker.stop()

@@ -26,10 +26,14 @@ class SessionState:
 
     def __init__(self) -> None:
         self.serial = 0
+        #: Whose turn a run takes in the line: the address, or the name of who has logged in.
+        self.visitor: object = None
         self.worker: Worker | None = None
         self.trace: Trace | None = None
         #: The step to go to in the next run, where a link named one.
         self.pending_step: int | None = None
+        #: Entries that had to go because the memories had become too large.
+        self.dropped = 0
         self._epoch = 0
         self._memories: OrderedDict[str, dict[str, PersistentMemory]] = OrderedDict()
 
@@ -65,6 +69,7 @@ class SessionState:
             from recap.decoding import new_memory
 
             held[method] = new_memory(target)
+        held[method] = held.pop(method)  # the latest is last
         return held[method]
 
     @property
@@ -86,7 +91,29 @@ class SessionState:
     def clear(self) -> None:
         """Forget everything that was learnt."""
         self._memories.clear()
+        self.dropped = 0
         self._epoch += 1
+
+    def bound(self, limit: int) -> None:
+        """Let the memories take no more than `limit` bytes: the oldest entries go first.
+
+        Whole memories, the one used longest ago first; of the last one, what was written longest
+        ago.
+        """
+        every = self._oldest_first()
+        for model, method in every:
+            self._memories[model][method].settle()
+        while len(every) > 1 and self.size()[1] > limit:
+            model, method = every.pop(0)
+            self.dropped += sum(self._memories[model].pop(method).entries().values())
+            if not self._memories[model]:
+                del self._memories[model]
+        for model, method in every:
+            self.dropped += self._memories[model][method].shrink(limit)
+
+    def _oldest_first(self) -> list[tuple[str, str]]:
+        """(model, method) of every memory, the one used longest ago first."""
+        return [(model, name) for model, held in list(self._memories.items()) for name in held]
 
     def size(self) -> tuple[int, int]:
         """(entries, bytes) over all memories."""

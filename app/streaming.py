@@ -6,23 +6,23 @@ for value in stream(state, asked, "demo", shelf, turnstile):
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import RunPayload
-from app.runner import Asked, Closed, Event, Opened, Passed, Prefilled, Turnstile, Worker, decode
+from app.runner import Asked, Closed, Event, Opened, Passed, Prefilled, Worker
 from app.state import SessionState
-from recap.errors import RecapError
 from recap.trace import Step, Trace
 
 UPDATES_PER_SECOND = 15
 #: Share of an update's time that may go to the second channel while the run goes on.
 _DETAIL_SHARE = 0.02
-
-_log = logging.getLogger(__name__)
+#: Seconds after which a value is sent also where nothing changed. A visitor who has gone is only
+#: noticed when something is sent.
+_SILENCE = 1.0
 
 
 class Collector:
@@ -31,6 +31,7 @@ class Collector:
     def __init__(self, payload: RunPayload) -> None:
         self.payload = payload
         self.trace: Trace | None = None
+        self.begun = False
         self._fresh: list[Step] = []
 
     def take(self, event: Event) -> None:
@@ -46,6 +47,7 @@ class Collector:
             trace.vocabulary.update(event.words)
             trace.token_ids.append(event.prefill["first_token"])
             self.payload.begin(trace)
+            self.begun = True
         elif isinstance(event, Passed):
             trace.vocabulary.update(event.words)
             trace.steps.append(event.step)
@@ -87,15 +89,19 @@ def stream(
     remember: bool = True,
     show: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Run what was asked and yield the page's value as it grows. A run that goes on is ended."""
+    """Run what was asked and yield the page's value as it grows.
+
+    A visitor has one run: a newer one ends it, since whoever presses Run again wants the new
+    answer and not two. Raises `BusyError`, which leaves everything as it was.
+    """
+    worker = Worker(turnstile, _producer(state, asked, model, shelf, remember), state.visitor)
     state.stop()
+    state.worker = worker
     collector = Collector(RunPayload(state.next_serial(), show=show))
     payload = collector.payload
-    worker = Worker(turnstile, _producer(state, asked, model, shelf, remember))
-    state.worker = worker
     interval = 1 / UPDATES_PER_SECOND
     try:
-        sent = None
+        sent, when = None, 0.0
         while True:
             over = not worker.alive
             events = worker.take(0 if over else 0.25)
@@ -104,17 +110,18 @@ def stream(
             collector.encode(interval * _DETAIL_SHARE)
             if collector.trace is not None:
                 state.trace = collector.trace
-            payload.note = _note(worker)
-            if payload.status == "running" and collector.trace and not collector.trace.token_ids:
+            payload.note = worker.status()
+            reading = payload.status == "running" and not collector.begun
+            if reading and not payload.note:
                 payload.note = "Reading the prompt…"
             if over and not events:
                 break
             look = (payload.status, payload.note, payload.steps, payload.details, len(events))
-            if look != sent:
-                sent = look
+            if look != sent or time.monotonic() - when > _SILENCE:
+                sent, when = look, time.monotonic()
                 yield payload.value()
                 worker.join(interval)  # at most so many updates a second, but no late end
-        collector.close(explain(worker.error) if worker.error else None)
+        collector.close(worker.message)
         yield payload.value()
         if collector.trace is not None:
             collector.encode(float("inf"))
@@ -128,34 +135,12 @@ def _producer(
 ) -> Callable[[Callable[[], bool], Callable[[str], None]], Iterator[Event]]:
     def produce(stop: Callable[[], bool], note: Callable[[str], None]) -> Iterator[Event]:
         target = shelf.get(model, note)
-        from recap.decoding import new_memory
-
         epoch = state.epoch
-        memory = state.memory(target, asked.method) if remember else new_memory(target)
-        for event in decode(target, asked, memory, stop):
+        held = {asked.method: state.memory(target, asked.method)} if remember else {}
+        for event in shelf.events(asked, target, held, stop):
             if isinstance(event, Closed) and remember:
                 state.keep(target, asked.method, event.memory, epoch)
+                state.bound(shelf.host.session_mb * 1_000_000)
             yield event
 
     return produce
-
-
-def _note(worker: Worker) -> str:
-    ahead = worker.ahead
-    if ahead:
-        return f"Waiting: {ahead} {'run is' if ahead == 1 else 'runs are'} before yours."
-    return worker.note
-
-
-def explain(error: BaseException) -> str:
-    """One sentence for the person at the screen."""
-    if isinstance(error, RecapError):
-        return str(error)
-    # By name, since torch is imported only where a model is.
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return (
-            "Out of memory. Use a smaller picture, fewer new tokens, a smaller budget, "
-            "or a smaller model."
-        )
-    _log.error("A run failed", exc_info=error)
-    return f"Something went wrong inside the program ({type(error).__name__}); see its log."

@@ -1,4 +1,4 @@
-"""`python -m recap run|race|inspect`."""
+"""`python -m recap run|race|bench|inspect`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m recap run|race|inspect`.
+"""The command line: `python -m recap run|race|bench|inspect`.
 
 Text goes to stdout as it streams, everything about the run to stderr. With `--json` the last line
 of stdout is one ASCII JSON object. Bad arguments, unreadable pictures and models that cannot be
@@ -8,16 +8,16 @@ loaded end with one line on stderr and exit status 2.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from recap.bench.command import add_bench
 from recap.errors import RecapError
 from recap.inspection import render_trace
+from recap.options import add_model_options, load_model, note, save, touch, write
 from recap.trace import Trace
 
 _PHASES = ("prefill", "draft", "verify", "commit", "observe", "total")
@@ -71,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_budget(race, "nodes in the candidate tree, for every method")
     race.set_defaults(command=_race)
 
+    add_bench(commands)
+
     inspect = commands.add_parser("inspect", help="print a saved trace as readable trees")
     inspect.add_argument("trace", metavar="TRACE", help="a file written by run --trace")
     inspect.add_argument("--step", type=int, help="only this step")
@@ -103,56 +105,8 @@ def _budget(text: str) -> int | str:
 def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", required=True, help="what to ask")
     parser.add_argument("--image", metavar="FILE", help="a picture, for models that see")
-    parser.add_argument(
-        "--model",
-        help="demo (the bundled model, default), smollm2 (a text model from a package), a folder, "
-        "or a Hugging Face id such as Qwen/Qwen2.5-VL-7B-Instruct, "
-        "llava-hf/llava-v1.6-vicuna-7b-hf or HuggingFaceTB/SmolVLM-256M-Instruct; "
-        "tiny-random[-FAMILY] needs no files and says nonsense",
-    )
-    parser.add_argument("--max-new-tokens", type=int, default=200, help="default: 200")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16, float64")
-    parser.add_argument("--quantize", help="4bit or 8bit weights; needs bitsandbytes")
-    parser.add_argument("--min-pixels", type=int, help="least pixels of a picture")
-    parser.add_argument("--max-pixels", type=int, help="most pixels of a picture")
-    parser.add_argument("--threads", type=int, help="CPU threads for torch")
+    add_model_options(parser)
     parser.add_argument("--json", action="store_true", help="end with one JSON object on stdout")
-
-
-def _load(arguments: argparse.Namespace) -> Any:
-    """The target that was asked for; the bundled one by default."""
-    if not sys.stderr.isatty():
-        os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported, below
-    import torch
-    from huggingface_hub.utils import disable_progress_bars
-    from transformers.utils import logging
-
-    from recap.targets import TINY_RANDOM, demo_path, load_target
-
-    logging.set_verbosity_error()
-    if not sys.stderr.isatty():
-        logging.disable_progress_bar()
-        disable_progress_bars()
-    if arguments.threads is not None:
-        if arguments.threads < 1:
-            raise RecapError(f"--threads must be at least 1, got {arguments.threads}.")
-        torch.set_num_threads(arguments.threads)
-    gc.freeze()  # the libraries' own objects need not be looked through again and again
-    name = arguments.model
-    if name is None:
-        name = "demo"
-        if not (demo_path() / "config.json").is_file():
-            _note("The bundled model is not there; using a small random one that says nonsense.")
-            name = TINY_RANDOM
-    return load_target(
-        name,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        quantize=arguments.quantize,
-        min_pixels=arguments.min_pixels,
-        max_pixels=arguments.max_pixels,
-    )
 
 
 def _picture(arguments: argparse.Namespace) -> Any:
@@ -172,8 +126,8 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = method.settings(**changes)
     picture = _picture(arguments)
     if arguments.trace:
-        _save(arguments.trace, _touch)  # before the work, not after it
-    target = _load(arguments)
+        save(arguments.trace, touch)  # before the work, not after it
+    target = load_model(arguments)
     run = Session(target).run(
         arguments.prompt,
         picture,
@@ -187,7 +141,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _stream(run)
     finally:
         if arguments.trace:
-            _save(arguments.trace, run.trace.save)
+            save(arguments.trace, run.trace.save)
     _summarize(run.trace)
     if arguments.json:
         print(json.dumps(_summary(run.trace)))
@@ -202,21 +156,14 @@ def _stream(run: Any) -> None:
         nonlocal printed
         text = run.trace.text
         if len(text) > printed:
-            _write(text[printed:])
+            write(text[printed:])
             printed = len(text)
 
     run.prefill()
     show()
     for _ in run.steps():
         show()
-    _write("\n")
-
-
-def _write(text: str) -> None:
-    """Write text to stdout whatever its encoding is."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()
+    write("\n")
 
 
 def _summary(trace: Trace) -> dict[str, Any]:
@@ -238,17 +185,17 @@ def _summary(trace: Trace) -> dict[str, Any]:
 def _summarize(trace: Trace) -> None:
     seconds = trace.seconds
     rate = trace.tokens_per_second
-    _note(
+    note(
         f"{trace.model} on {trace.device}, {trace.dtype}; {trace.method}; greedy, penalties neutral"
     )
-    _note(
+    note(
         f"{len(trace.token_ids)} tokens in {trace.passes} passes"
         + (f", MAT {trace.mat:.2f}" if trace.mat else "")
         + (f", {rate:.1f} tokens/s without prefill" if rate else "")
         + f", ended by {trace.finish}"
         + (f" ({trace.message})" if trace.message else "")
     )
-    _note("seconds: " + ", ".join(f"{phase} {seconds[phase]:.3f}" for phase in _PHASES))
+    note("seconds: " + ", ".join(f"{phase} {seconds[phase]:.3f}" for phase in _PHASES))
 
 
 def _race(arguments: argparse.Namespace) -> int:
@@ -266,7 +213,7 @@ def _race(arguments: argparse.Namespace) -> int:
     for name in methods:
         get_method(name)
     picture = _picture(arguments)
-    race = Session(_load(arguments)).race(
+    race = Session(load_model(arguments)).race(
         arguments.prompt,
         picture,
         methods,
@@ -277,9 +224,9 @@ def _race(arguments: argparse.Namespace) -> int:
         race.measure_cost()
     for lane, step in race.steps():
         if step is not None and lane.finished:
-            _note(f"{lane.name} finished at {lane.clock:.3f} s")
+            note(f"{lane.name} finished at {lane.clock:.3f} s")
     comparison = race.comparison()
-    _write(race.lanes[0].run.trace.text + "\n")
+    write(race.lanes[0].run.trace.text + "\n")
     print(f"\n{'method':<16} {'seconds':>8} {'speed-up':>8} {'MAT':>6} {'passes':>6}  identical")
     for name, row in comparison.items():
         speedup = f"{row['speedup']:.2f}x" if row["speedup"] else "-"
@@ -305,21 +252,5 @@ def _inspect(arguments: argparse.Namespace) -> int:
     trace = Trace.load(arguments.trace)
     if arguments.step is not None and not 0 <= arguments.step < trace.passes:
         raise RecapError(f"--step must be between 0 and {trace.passes - 1}, got {arguments.step}.")
-    _write(render_trace(trace, arguments.step))
+    write(render_trace(trace, arguments.step))
     return 0
-
-
-def _save(path: str, write: Callable[[str], None]) -> None:
-    try:
-        write(path)
-    except OSError as error:
-        raise RecapError(f"'{Path(path).name}' cannot be written: {error.strerror}.") from None
-
-
-def _touch(path: str) -> None:
-    with open(path, "a", encoding="utf-8"):
-        pass
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr)

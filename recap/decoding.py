@@ -52,6 +52,16 @@ def new_memory(target: Target) -> PersistentMemory:
     return PersistentMemory(target.vocabulary, target.tokenizer_id)
 
 
+def versions() -> dict[str, str]:
+    """Versions of what a run's figures depend on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "recap": __version__,
+    }
+
+
 class Run:
     """One request being decoded by one method.
 
@@ -369,12 +379,7 @@ class Run:
             family=target.family,
             device=str(target.device),
             dtype=str(target.dtype).removeprefix("torch."),
-            versions={
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "transformers": transformers.__version__,
-                "recap": __version__,
-            },
+            versions=versions(),
             method=method,
             settings=self.settings.to_json(),
             prompt=request.prompt,

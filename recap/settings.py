@@ -87,9 +87,10 @@ class Settings:
         4_194_304,
         "Entries an order keeps across requests; the oldest written go first.",
     )
+    persist: bool = _flag(True, "Keep what was learnt for later requests, and use what is kept.")
     seed_prompt: bool = _flag(True, "Let the prompt's own rows fill the memories first.")
-    # On a language model of 135 M parameters with 49,152 words, 128 rows took 0.18 s of the prefill,
-    # the time of three passes, and 32 a quarter of that; the accepted lengths were the same.
+    # On a language model of 135 M parameters with 49,152 words, 128 rows took 0.18 s of the
+    # prefill, the time of three passes, and 32 a quarter of that; accepted lengths were the same.
     seed_rows: int = _ranged(32, 1, 4096, "Most prompt rows used for that, counted from the end.")
 
     # Fusion of the orders.

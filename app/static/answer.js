@@ -116,14 +116,27 @@
         text = { stopped: "Stopped", failed: "Failed", finished: "Finished" }[look];
         if (behind > 0) [text, look] = ["Showing", "showing"];
       }
-      this.state.textContent = text;
+      // A note of several sentences stands in the answer; its first word says which state it is.
+      const [title, ...rest] = text.split(": ");
+      this.state.textContent = title;
       this.state.className = `state ${look}`;
       this.root.dataset.state = look;
       if (run.status === "empty") this.text.replaceChildren(h("p", { class: "empty" }, "Ask something, and the answer appears here."));
-      let message = this.text.querySelector(".message");
       const words = run.end && run.end.message && behind <= 0 ? run.end.message : "";
-      if (message) message.remove();
-      if (words) this.text.append(h("p", { class: "message", role: "alert" }, words));
+      this._say("alert", words);
+      this._say("status", rest.length ? R.capital(rest.join(": ")) : "");
+    }
+
+    /** What went wrong (an alert), or what is being waited for (a status), below the tokens. */
+    _say(role, words) {
+      let message = this.text.querySelector(`.message[role=${role}]`);
+      if (!words || !message) {
+        if (message) message.remove();
+        if (!words) return;
+        message = h("p", { class: role === "alert" ? "message" : "message waits", role });
+      }
+      message.textContent = words;
+      this.text.append(message);
     }
 
     _dim() {

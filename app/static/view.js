@@ -40,7 +40,7 @@
       if (!["run", "cursor", "grow"].some((kind) => changes.has(kind))) return;
       const { run, step } = this.store;
       const text = step ? R.sentence(run, step)
-        : run.running ? (run.note || "Reading the prompt…") : "No step yet.";
+        : run.running ? (run.note.replace(/: .*/, "…") || "Reading the prompt…") : "No step yet.";
       this.sentence.textContent = text;
       this.caption.textContent = run.caption && this.store.cursor === this.store._shown ? run.caption : "";
       this.caption.hidden = !this.caption.textContent;

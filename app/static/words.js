@@ -184,6 +184,8 @@
     return text || "the memory";
   }
 
+  R.capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
   const list = (words) =>
     words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 })((globalThis.Recap = globalThis.Recap || {}));

@@ -211,6 +211,11 @@ class Target:
         positions = rest.pop("position_ids", None)
         return Request(ids[0].tolist(), self.placeholders, rest, prompt=prompt, positions=positions)
 
+    def generate_inputs(self, request: Request) -> dict[str, Any]:
+        """What `model.generate` takes for this request, on the device. Only before the prefill."""
+        ids = torch.tensor([request.ids], device=self.device)
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **request.inputs}
+
     @torch.inference_mode()
     def prefill(
         self, request: Request, *, top_k: int, seed_rows: int = 0, reserve: int = 0

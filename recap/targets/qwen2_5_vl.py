@@ -28,6 +28,13 @@ class Qwen25VLTarget(VisionTarget):
             inputs = {**inputs, "position_ids": positions[1:]}
         return super().from_inputs(inputs, prompt=prompt)
 
+    def generate_inputs(self, request: Request) -> dict[str, Any]:
+        """See `Target.generate_inputs`. The kinds of rows are what positions are computed from."""
+        inputs = super().generate_inputs(request)
+        if "image_grid_thw" in inputs or "video_grid_thw" in inputs:
+            inputs["mm_token_type_ids"] = self._row_kinds(inputs["input_ids"])
+        return inputs
+
     def _picture_options(self) -> dict[str, Any]:
         if not self.min_pixels and not self.max_pixels:
             return {}
@@ -50,9 +57,8 @@ class Qwen25VLTarget(VisionTarget):
         Computed from the request's own ids: what the model object remembers of the last request
         (`rope_deltas`) is neither read nor set.
         """
-        config = self.model.config
         ids = torch.tensor([request.ids])
-        kinds = (ids == config.image_token_id).int() + 2 * (ids == config.video_token_id).int()
+        kinds = self._row_kinds(ids)
         grids = {
             name: request.inputs[name].cpu()
             for name in ("image_grid_thw", "video_grid_thw")
@@ -63,6 +69,11 @@ class Qwen25VLTarget(VisionTarget):
         else:
             positions, _ = self.model.model.get_rope_index(ids, kinds, **grids)
         return positions.to(self.device), int(positions.max()) + 1
+
+    def _row_kinds(self, ids: torch.Tensor) -> torch.Tensor:
+        """0 for text, 1 for a picture's row, 2 for a video's; the shape of `ids`, int."""
+        config = self.model.config
+        return (ids == config.image_token_id).int() + 2 * (ids == config.video_token_id).int()
 
     def _row_positions(self, positions: torch.Tensor) -> torch.Tensor:
         return positions.expand(3, 1, -1)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.serving import serve
+
 CHROMIUM_FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update",
@@ -56,42 +52,9 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """`python app.py` on a free port of the loopback; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "GRADIO_SERVER_PORT": str(port),
-        "GRADIO_SERVER_NAME": "127.0.0.1",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONUNBUFFERED": "1",
-    }
-    process = subprocess.Popen(
-        [sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(address, process)
+    """`python app.py`; its address."""
+    with serve() as address:
         yield address
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _wait_for(address: str, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(process.stdout.read() if process.stdout else "the server ended")
-        try:
-            urllib.request.urlopen(address, timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.2)
-    raise RuntimeError("the server did not come up")
 
 
 class Visit:

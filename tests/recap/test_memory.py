@@ -383,3 +383,22 @@ def test_what_guesses_were_worth_is_part_of_the_memory():
         again.load_state_dict({**state, "counts": {"cells": [[0, 1]], "counts": [[-1.0, 2.0]]}})
     memory.clear()
     assert not memory.counts.cells
+
+
+def test_shrinking_drops_what_was_written_longest_ago():
+    """From every order the same share, until the bytes fit; what is left is as it was."""
+    memory = PersistentMemory(VOCABULARY**2)
+    prediction = Prediction((1, 2), (0.6, 0.3), concentration_of((0.6, 0.3)), 0.6, 1, 0)
+    for order, count in ((1, 100), (2, 40)):
+        for key in range(count):
+            memory.stores[order].write(key, prediction)
+    memory.stores[1].write(0, prediction)  # now the latest
+    held = sum(memory.nbytes().values())
+    assert memory.shrink(held) == 0
+    assert memory.shrink(held // 2) == 70
+    assert memory.entries() == {1: 50, 2: 20, 3: 0}
+    assert sum(memory.nbytes().values()) <= held // 2
+    assert [key for key, _ in memory.stores[1].items()] == [*range(51, 100), 0]
+    assert [key for key, _ in memory.stores[2].items()] == list(range(20, 40))
+    assert memory.shrink(0) == 70
+    assert memory.shrink(0) == 0
