@@ -233,7 +233,7 @@ def test_uploads_are_private_and_go_with_the_session(
     assert stat.S_IMODE(Path(file["path"]).stat().st_mode) == 0o600
     one.leave()
     one.__enter__()  # a connection that was cut and comes back within the time of grace
-    time.sleep(1)
+    time.sleep(2)
     assert Path(file["path"]).exists()
     one.leave()
     _until(lambda: not Path(file["path"]).exists())
