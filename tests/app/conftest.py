@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from app.line import Turnstile
 from app.models import ModelShelf
-from app.runner import Asked, Turnstile
+from app.runner import Asked
 from recap.drafters import METHODS
 from recap.session import Session
 from recap.targets import Target, load_target
@@ -26,7 +27,8 @@ def traces(target: Target) -> dict[str, Trace]:
     found = {}
     for name in METHODS:
         for prompt in ("Say something.", "Say something else."):
-            run = session.run(prompt, None, name, max_new_tokens=40)
+            settings = METHODS[name].settings(budget=63)
+            run = session.run(prompt, None, name, settings=settings, max_new_tokens=40)
             found[name] = run.finish_all()
     return found
 
@@ -51,6 +53,7 @@ def ask() -> Callable[..., Asked]:
     """What a person asks for, with a few things changed."""
 
     def make(method: str = "recap", tokens: int = 40, prompt: str = "Say something.") -> Asked:
-        return Asked(prompt, None, method, METHODS[method].settings(), tokens)
+        # An adaptive budget would follow the clock, and two runs would not be the same.
+        return Asked(prompt, None, method, METHODS[method].settings(budget=63), tokens)
 
     return make
