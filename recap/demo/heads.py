@@ -2,9 +2,10 @@
 
 Trained end to end from nothing, the decoder learns the grammar and never looks at the picture:
 the features say nothing yet, so nothing rewards attending to them. So the tower is taught first:
-every merged token (28x28 pixels) names its own place, the shape in its cell, the background, the word, the
-characters and the number printed in its row, or the bar that it belongs to. The heads are linear,
-so that what they read is as easily read by the decoder, and they are dropped after training.
+every merged token (28x28 pixels) names its own place, the background, the shape in its cell, the
+word, the characters and the number printed in its row, or the bar that it belongs to. The heads are
+linear, so that what they read is as easily read by the decoder, and they are dropped after
+training.
 """
 
 from __future__ import annotations
