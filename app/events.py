@@ -39,7 +39,6 @@ class Form:
 
     asked: Asked
     model: str
-    remember: bool
     rest: Sequence[Any]
 
 
@@ -66,7 +65,7 @@ class Events:
             form.model,
             self._shelf,
             self._turnstile,
-            remember=form.remember,
+            remember=form.asked.settings.persist,
             show=state.take_pending_step(),
         ):
             yield value, _NOTHING, run, stop, gr.skip()
@@ -97,10 +96,10 @@ class Events:
 
     def _read(self, values: Sequence[Any]) -> Form:
         """The values of `layout.Ask.inputs`, and what follows them. Raises `RecapError`."""
-        picture, prompt, method, limit, model, remember, *rest = values
+        picture, prompt, method, limit, model, *rest = values
         settings, rest = rest[: len(self._form.names)], rest[len(self._form.names) :]
         asked = self.asked(picture, prompt, method, limit, settings)
-        return Form(asked, model, bool(remember), rest)
+        return Form(asked, model, rest)
 
     def asked(
         self,

@@ -39,7 +39,6 @@ class Ask:
     method: Any
     limit: Any
     model: Any
-    remember: Any
     run: Any
     stop: Any
     clear: Any
@@ -53,7 +52,7 @@ class Ask:
     def inputs(self) -> list[Any]:
         """What a run is made of, in the order that `Events.run` takes it."""
         return [
-            self.picture, self.prompt, self.method, self.limit, self.model, self.remember,
+            self.picture, self.prompt, self.method, self.limit, self.model,
             *self.form.components,
         ]  # fmt: skip
 
@@ -213,18 +212,14 @@ def _ask(shelf: ModelShelf) -> Ask:
             allow_custom_value=shelf.open,
             info="The target: it decides every token.",
         )  # fmt: skip
-        remember = gr.Checkbox(
-            True, label="Memory across requests", elem_id="recap-remember",
-            info="Keep what a method learnt for its next run; each method has its own memory.",
-        )  # fmt: skip
         memory = components.notice("recap-memory-size")
         with gr.Row(elem_classes="gap-tight"):
             clear = gr.Button("Clear memory", size="sm", min_width=80, elem_id="recap-clear")
             reset = gr.Button("Reset settings", size="sm", min_width=80, elem_id="recap-reset")
         form = SettingsForm()
     return Ask(
-        picture, prompt_box, method, limit, model, remember, run, stop, clear, reset, notice, look,
-        memory, form,
+        picture, prompt_box, method, limit, model, run, stop, clear, reset, notice, look, memory,
+        form,
     )  # fmt: skip
 
 

@@ -14,10 +14,11 @@ from recap.settings import Settings
 
 #: What most people want to try, in this order; every other setting follows under "More".
 _FIRST = (
-    "budget", "top_k", "width", "max_depth", "orders", "specificity", "alpha", "beta",
+    "persist", "budget", "top_k", "width", "max_depth", "orders", "specificity", "alpha", "beta",
     "suffix", "suffix_length",
 )  # fmt: skip
 _LABELS = {
+    "persist": "Memory across requests",
     "top_k": "Predictions kept (K)",
     "max_depth": "Depth",
     "alpha": "α: concentration",

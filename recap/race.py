@@ -74,8 +74,9 @@ class Race:
             get_method(name)
         if len(set(methods)) != len(methods):
             raise SettingsError("methods", "must not repeat a method")
-        held = {} if cold or memories is None else memories
         chosen = settings or {}
+        forgetting = {name for name, own in chosen.items() if not own.persist}
+        held = {} if cold else {n: m for n, m in (memories or {}).items() if n not in forgetting}
         self.target = target
         self.lanes = []
         for name in sorted(methods, key=list(METHODS).index):

@@ -174,7 +174,7 @@ class Client:
         for name, value in {
             "recap-picture": {"path": picture, "meta": {"_type": "gradio.FileData"}},
             "recap-prompt": PROMPT, "recap-method": "recap", "recap-limit": 160,
-            "recap-remember": False,
+            "setting-persist": False,
         }.items():  # fmt: skip
             data[self._event["inputs"].index(self._names[name])] = value
         session = secrets.token_hex(6)

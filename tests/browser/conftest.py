@@ -59,6 +59,13 @@ def server() -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def simulated() -> Iterator[str]:
+    """The app on a model that is slow or fails on request (`tests.simulated`); its address."""
+    with serve("-m", "tests.simulated", RECAP_QUEUE_LENGTH="2", RECAP_STALL_SECONDS="1") as address:
+        yield address
+
+
 class Visit:
     """One open tab, its console, and what a test does again and again."""
 
@@ -143,7 +150,7 @@ def visit(chromium: Any, server: str) -> Iterator[Callable[..., Visit]]:
         contexts.append(context)
         made = Visit(context.new_page())
         visits.append(made)
-        made.open(path if path.startswith("file:") else server + path)
+        made.open(server + path if path.startswith("/") else path)
         return made
 
     yield open_page

@@ -4,14 +4,11 @@ import re
 
 import pytest
 
-from tests.serving import serve
-
 
 @pytest.fixture(scope="module")
-def server():
-    """The app on a model that misbehaves on request (`tests.simulated`)."""
-    with serve("-m", "tests.simulated", RECAP_QUEUE_LENGTH="2", RECAP_STALL_SECONDS="1") as address:
-        yield address
+def server(simulated):
+    """What is visited here: the app on a model that misbehaves."""
+    return simulated
 
 
 def start(page, prompt, tokens=1024):

@@ -72,13 +72,16 @@ def test_a_race_with_a_difference_says_so(visit, traces):
     lanes = {"recap": other, "autoregressive": reference}
     race.take(Lined(lanes, dict.fromkeys(lanes, 0), False))
     for name, trace in lanes.items():
-        race.take(Moved(name, None, trace.prefill["seconds"]))
+        clock = trace.prefill["seconds"]
+        race.take(Moved(name, None, trace.prefill, {}, clock))
         for step in trace.steps:
-            race.take(Moved(name, step, trace.seconds["total"]))
+            clock += sum(step.seconds.values())
+            race.take(Moved(name, step, None, {}, clock))
     found = compare(reference, other)
     numbers = {"seconds": 1.0, "speedup": 1.0, "identical": found}
     same = {**numbers, "identical": compare(reference, reference)}
-    race.take(Raced({"recap": numbers, "autoregressive": same}, True))
+    finishes = {name: trace.finish for name, trace in lanes.items()}
+    race.take(Raced({"recap": numbers, "autoregressive": same}, True, finishes))
     page = visit()
     page.page.evaluate("(value) => Recap.page.race.apply(value)", race.value())
     page.page.get_by_role("button", name="Skip to the end", exact=True).click()

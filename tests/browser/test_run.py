@@ -110,11 +110,10 @@ def test_a_picture_from_the_camera(visit):
     assert page.store("run.end.finish") in ("length", "eos")
 
 
-def test_stop_keeps_the_trace_so_far(visit):
+def test_stop_keeps_the_trace_so_far(visit, simulated):
     """Stop in mid-run: the run ends, its steps stay, and the page can run again."""
-    page = visit()
-    use_tiny_model(page)
-    page.ask("Go on and on.", method="Autoregressive", tokens=1024)
+    page = visit(simulated)
+    page.ask("slow run", method="Autoregressive", tokens=1024)
     page.run()
     page.page.wait_for_function("Recap.page.store.run.steps.length > 3")
     page.page.click("#recap-stop")
@@ -133,28 +132,25 @@ def test_stop_keeps_the_trace_so_far(visit):
     assert page.store("run.end.finish") == "length"
 
 
-def test_scrubbing_during_a_run(visit):
+def test_scrubbing_during_a_run(visit, simulated):
     """Looking back neither stops the run nor is it moved by new steps; Live follows again."""
-    page = visit()
-    use_tiny_model(page)
-    page.ask("Go on and on.", method="Autoregressive", tokens=1024)
+    page = visit(simulated)
+    page.ask("slow run", method="Autoregressive", tokens=1024)
     page.page.get_by_label("Pace", exact=True).select_option("real")
     page.run()
     page.page.wait_for_function("Recap.page.store.frontier > 10")
     page.key("Home", "ArrowRight", "ArrowRight")
     assert page.store("cursor") == 2
-    running = page.store("run.status")
     before = page.store("run.steps.length")
-    page.page.wait_for_function(
-        f"Recap.page.store.run.steps.length > {before} || Recap.page.store.run.status === 'done'"
-    )
-    assert running == "running"
+    page.page.wait_for_function(f"Recap.page.store.run.steps.length > {before}")
+    assert page.store("run.status") == "running"
     assert page.store("cursor") == 2
     page.key("l")
     assert page.store("following")
     assert page.store("cursor") > 2
     page.page.click("#recap-stop")
     page.finish()
+    assert page.store("run.end.finish") == "cancelled"
 
 
 def test_two_sessions_never_see_each_others_tokens(visit, target):

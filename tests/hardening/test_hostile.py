@@ -193,7 +193,7 @@ def test_a_file_or_a_body_without_end_is_refused(visit: Callable[[], Visitor]) -
     """By its length before it is read, and where it does not say one."""
     visitor = visit()
     with pytest.raises(RefusedError, match="413"):
-        visitor.upload(bytes(21_000_000), "large.png")
+        visitor.upload(bytes(41_000_000), "large.png")
     http = visitor.http
     address = "/gradio_api/queue/join"
     assert http.post(address, content=b"x" * 17_000_000).status_code == 413
