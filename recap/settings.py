@@ -186,7 +186,9 @@ def _check(name: str, value: Any, metadata: Any, kind: type) -> None:
         if value == metadata["word"]:
             return
         if isinstance(value, str):
-            raise SettingsError(name, f"must be {metadata['word']} or a whole number")
+            raise SettingsError(
+                name, f"must be {metadata['word']} or a whole number, got {brief(value)}"
+            )
         kind = int
     if kind is tuple:
         return  # tuples have checks of their own
