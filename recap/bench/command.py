@@ -150,8 +150,11 @@ def _measure_and_report(
         save(arguments.json, lambda path: _write_file(path, text + "\n"))
     if arguments.plot:
         from recap.bench.plot import write_page
+        from recap.cost import cost_of
 
-        save(arguments.plot, lambda path: write_page(path, report, results, conditions))
+        # Behind as many rows as an answer may have.
+        cost = dict(cost_of(target, arguments.max_new_tokens).points)
+        save(arguments.plot, lambda path: write_page(path, report, results, conditions, cost))
     print(text)
 
 

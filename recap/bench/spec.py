@@ -47,15 +47,20 @@ _WITHOUT = (
 #: Lists of specs by name.
 PRESETS: dict[str, tuple[str, ...]] = {
     "default": (
+        "recap@adaptive",
+        "recap-plus@adaptive",
         "recap@63",
         "recap-plus@63",
         "token-recycling@80",
+        "token-recycling@adaptive",
         "prompt-lookup",
         "autoregressive",
         "transformers-greedy",
         "transformers-prompt-lookup",
     ),
-    "token-recycling-budgets": tuple(f"token-recycling@{n}" for n in (8, 16, 24, 32, 48, 80)),
+    "token-recycling-budgets": tuple(
+        f"token-recycling@{n}" for n in (8, 16, 24, 32, 48, 80, "adaptive")
+    ),
     "ablation": (
         "token-recycling@80",
         "recap@63",

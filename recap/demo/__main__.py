@@ -11,7 +11,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the shipped weights were trained on: about 40 minutes on two cores.
-VISION_PICTURES, PICTURES = 40_000, 40_000
+VISION_PICTURES, PICTURES = 40_000, 66_000
 
 
 def _make(options: argparse.Namespace) -> int:

@@ -2,9 +2,10 @@
 
 Trained end to end from nothing, the decoder learns the grammar and never looks at the picture:
 the features say nothing yet, so nothing rewards attending to them. So the tower is taught first:
-every merged token (28x28 pixels) names its own place, the shape in its cell, the word, the
-characters and the number printed in its row, or the bar that it belongs to. The heads are linear,
-so that what they read is as easily read by the decoder, and they are dropped after training.
+every merged token (28x28 pixels) names its own place, the background, the shape in its cell, the
+word, the characters and the number printed in its row, or the bar that it belongs to. The heads are
+linear, so that what they read is as easily read by the decoder, and they are dropped after
+training.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from recap.demo.draw import (
 from recap.demo.facts import KINDS, Card, Chart, Picture, Scene
 from recap.demo.forward import linear
 from recap.demo.model import GRID, IMAGE_TOKENS, TEXT_WIDTH
-from recap.demo.words import COLOURS, LEXICON, SHAPES, SIZES, WORD_INDEX
+from recap.demo.words import BACKGROUNDS, COLOURS, LEXICON, SHAPES, SIZES, WORD_INDEX
 
 IGNORE = -100  # target of a token that a head says nothing about
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789."
 CHAR_SLOTS = 4  # characters whose middle can lie in one 28-pixel token
 DIGIT_SLOTS = 4  # tens, ones, tenths, hundredths; 10 means "no digit"
-_COLOUR_NAMES, _SIZE_NAMES = list(COLOURS), list(SIZES)
+_COLOUR_NAMES, _SIZE_NAMES, _BACKGROUNDS = list(COLOURS), list(SIZES), list(BACKGROUNDS)
 
 # Head -> (slots, classes). Slots are independent questions about the same token.
 HEADS: dict[str, tuple[int, int]] = {
@@ -48,6 +49,7 @@ HEADS: dict[str, tuple[int, int]] = {
     "row_word": (1, len(LEXICON) + 1),
     "row_number": (DIGIT_SLOTS, 11),
     "characters": (CHAR_SLOTS, len(CHARACTERS) + 1),
+    "background": (1, len(BACKGROUNDS)),
 }
 
 
@@ -114,6 +116,7 @@ def targets_of(picture: Picture, scale: int = 2) -> dict[str, np.ndarray]:
     board = TargetBoard(picture.kind)
     if isinstance(picture, Scene):
         board.boards["occupied"][...] = 0
+        board.boards["background"][...] = _BACKGROUNDS.index(picture.background)
         for thing in picture.objects:
             rows = slice(2 * thing.row, 2 * thing.row + 2)
             columns = slice(2 * thing.column, 2 * thing.column + 2)

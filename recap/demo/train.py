@@ -38,8 +38,8 @@ TOWER_SCALE = 0.3
 # For this share of the steps the decoder's gradient stays out of the tower: as long as the decoder
 # does not look, its gradient is noise, and it washes out what the tower has learnt.
 DETACHED_SHARE = 0.3
-# Reading takes the longest to learn and has the shortest answers.
-_CYCLE = ("scene", "card", "chart", "scene", "card", "scene", "card", "chart")
+# A scene has the most to say: place, size, colour and shape of up to six things.
+_CYCLE = ("scene", "card", "scene", "chart", "scene", "card", "scene", "chart")
 
 
 def answer_loss(
