@@ -149,7 +149,7 @@ class Events:
             # The shape is a trace's, but somewhere in it stands something else.
             return gr.skip(), {"text": "This trace is malformed: it holds values of other kinds."}
         state.stop()
-        state.trace = trace
+        state.trace, state.shown = trace, value["serial"]
         return value, _NOTHING
 
     def link(
