@@ -50,8 +50,13 @@ class Events:
         self._shelf = shelf
         self._turnstile = turnstile
 
-    def run(self, state: SessionState, *values: Any) -> Iterator[tuple[Any, ...]]:
+    # Gradio puts the request in by its annotation, behind the state and before the form's values.
+
+    def run(
+        self, state: SessionState, request: gr.Request, *values: Any
+    ) -> Iterator[tuple[Any, ...]]:
         """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
+        state.visitor = visitor_of(request)
         try:
             yield from self._run(state, self._read(values))
         except RecapError as error:
@@ -73,8 +78,11 @@ class Events:
         stop = gr.Button(interactive=False) if value["serial"] == state.serial else gr.skip()
         yield value, _NOTHING, run, stop, _size(state)
 
-    def race(self, state: SessionState, *values: Any) -> Iterator[tuple[Any, ...]]:
+    def race(
+        self, state: SessionState, request: gr.Request, *values: Any
+    ) -> Iterator[tuple[Any, ...]]:
         """Race; yields (race, notice, chart, Stop button). Behind the form: methods, cold."""
+        state.visitor = visitor_of(request)
         try:
             yield from self._race(state, self._read(values))
         except RecapError as error:
@@ -174,7 +182,6 @@ class Events:
 
     def open_link(self, state: SessionState, picture: str | None, request: gr.Request) -> list[Any]:
         """The form's values from the page's address: picture, prompt, method, limit, model, …"""
-        state.visitor = visitor_of(request)
         link = links.read(dict(request.query_params), self._shelf.host.max_new_tokens)
         if link is None:
             return [picture, *[gr.skip()] * (5 + len(self._form.names))]
