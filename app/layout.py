@@ -94,7 +94,7 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
              *ask.form.components],
             queue=False, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
-        gr.api(endpoint(shelf, turnstile), api_name="decode", concurrency_limit=None)
+        gr.api(endpoint(shelf, turnstile, page), api_name="decode", concurrency_limit=None)
     # Runs stand in a line of their own (`app.line`). This one lets all of them through to it, and
     # only keeps a flood of events from being taken in at all.
     page.queue(default_concurrency_limit=None, max_size=4 * shelf.host.queue_length + 64)
