@@ -38,10 +38,14 @@ demo = build(shelf, turnstile)
 
 def _load_first() -> None:
     """Load the first model while the page is being looked at; a run waits for it in the line."""
-    ticket = turnstile.join()
+    ticket = turnstile.join(what="the model is being loaded")
+
+    def note(text: str) -> None:
+        turnstile.beat(ticket, preparing=bool(text))
+
     try:
         if turnstile.wait(ticket, lambda: False):
-            shelf.get(shelf.default)
+            shelf.get(shelf.default, note)
     except Exception as error:  # the page is up: a run tries again, and says the same
         print(f"app.py: {explain(error)}", file=sys.stderr)
     finally:

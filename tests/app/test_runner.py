@@ -22,6 +22,25 @@ def test_events_add_up_to_the_engines_run(target, ask):
     assert [e.token for step in steps for e in step.emitted] == expected.token_ids[1:]
 
 
+def test_who_waits_for_the_first_model_is_told_so(monkeypatch):
+    """It is no run that is stuck, however long it takes."""
+    turnstile = Turnstile(stall=60)
+    loading = turnstile.join(what="the model is being loaded")
+    assert turnstile.wait(loading, lambda: False)
+    turnstile.beat(loading, preparing=True)
+    workers = [Worker(turnstile, lambda stop, note: iter(())) for _ in range(3)]
+    said = ["", "; 1 run is before yours", "; 2 runs are before yours"]
+    assert [w.status() for w in workers] == [
+        f"Waiting: the model is being loaded{more}." for more in said
+    ]
+    monkeypatch.setattr(turnstile, "stalled", lambda: 90.0)
+    assert workers[0].status() == "Waiting: the model is being loaded, for 90 s now."
+    turnstile.leave(loading, measured=False)
+    for worker in workers:
+        worker.join(10)
+        assert not worker.alive
+
+
 def test_events_can_cross_a_process_border(target, ask):
     """All of them pickle, so that a forked worker can send them."""
     for event in decode(target, ask(), new_memory(target), lambda: False):
