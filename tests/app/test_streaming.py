@@ -2,6 +2,7 @@
 
 import copy
 import json
+import threading
 from dataclasses import replace
 
 from app.events import Events
@@ -62,6 +63,22 @@ def test_clear_during_a_run_is_not_undone(shelf, turnstile, ask):
     state.clear()
     list(values)
     assert state.size() == (0, 0)
+
+
+def test_clear_waits_while_the_memories_are_bounded(target, monkeypatch):
+    """A run's thread bounds them, and Clear comes from the page's."""
+    state = SessionState()
+    clear = threading.Thread(target=state.clear)
+
+    def settle():
+        clear.start()
+        clear.join(0.2)  # as far as it comes
+
+    monkeypatch.setattr(state.memory(target, "recap"), "settle", settle)
+    state.memory(target, "recap-plus")
+    state.bound(0)
+    clear.join(10)
+    assert state.memories(target.name) == {}
 
 
 def test_closing_the_stream_stops_the_run(shelf, turnstile, ask):
