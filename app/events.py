@@ -74,8 +74,8 @@ class Events:
             show=state.take_pending_step(),
         ):
             yield value, _NOTHING, run, stop, gr.skip()
-        # A run that a newer one has ended leaves the buttons to that one.
-        stop = gr.Button(interactive=False) if value["serial"] == state.serial else gr.skip()
+        # A run that a newer one has ended leaves the buttons to that one, and so does a race.
+        stop = gr.Button(interactive=False) if value["serial"] == state.last_run else gr.skip()
         yield value, _NOTHING, run, stop, _size(state)
 
     def race(
@@ -100,7 +100,8 @@ class Events:
         chart = gr.skip()
         if race.comparison:
             chart = gr.Plot(tokens_over_time(race.curves), visible=True)
-        yield race.value(), _NOTHING, chart, gr.Button(interactive=False)
+        stop = gr.Button(interactive=False) if race.serial == state.last_race else gr.skip()
+        yield race.value(), _NOTHING, chart, stop
 
     def _read(self, values: Sequence[Any]) -> Form:
         """The values of `layout.Ask.inputs`, and what follows them. Raises `RecapError`."""

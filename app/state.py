@@ -33,6 +33,8 @@ class SessionState:
         self.trace: Trace | None = None
         #: The number of the run or loaded trace that the page shows; `trace` is its own.
         self.shown = 0
+        #: The numbers of the latest run and the latest race.
+        self.last_run = self.last_race = 0
         #: The step to go to in the next run, where a link named one.
         self.pending_step: int | None = None
         #: Entries that had to go because the memories had become too large.

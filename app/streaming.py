@@ -97,7 +97,7 @@ def stream(
     worker = Worker(turnstile, _producer(state, asked, model, shelf, remember), state.visitor)
     state.stop()
     state.worker = worker
-    state.shown = serial = state.next_serial()
+    state.shown = state.last_run = serial = state.next_serial()
     collector = Collector(RunPayload(serial, show=show))
     payload = collector.payload
     interval = 1 / UPDATES_PER_SECOND
