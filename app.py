@@ -56,7 +56,10 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as with Ctrl-C: tidied up
     gc.freeze()  # the libraries' own objects need not be looked through again and again
     if host.lends:
-        shelf.get(shelf.default)  # its weights have to be there when the first worker is forked
+        try:  # its weights have to be there when the first worker is forked
+            shelf.get(shelf.default)
+        except Exception as error:
+            sys.exit(f"app.py: {explain(error)}")
     else:
         threading.Thread(target=_load_first, name="recap-load", daemon=True).start()
     demo.launch(**launch_options(host), **options.launch())
