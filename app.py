@@ -23,6 +23,10 @@ else:
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 # Where uploads lie; Gradio reads it when it is imported.
 os.environ["GRADIO_TEMP_DIR"] = str(private_folder(os.environ.get("GRADIO_TEMP_DIR")))
+if host.public:
+    # A Space stands behind its platform's proxy, and nothing else can reach it: visitors have the
+    # addresses that the proxy names, not all the same one. The web server reads it at its start.
+    os.environ.setdefault("FORWARDED_ALLOW_IPS", "*")
 if host.lends:
     import spaces  # noqa: F401  # patches torch, so it must come before it
 
