@@ -24,7 +24,7 @@ from recap.drafters import METHODS
 
 _TITLE = "RECAP visualizer"
 
-#: Uploads that no open page uses are deleted after so many seconds, looked for every so many.
+#: Uploads are deleted so many seconds after their last use, looked for every so many.
 _UPLOAD_AGE, _UPLOAD_ROUND = 3600, 300
 
 _PROMPT = "Describe this picture in detail."
