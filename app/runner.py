@@ -263,11 +263,6 @@ class Worker:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    @property
-    def ahead(self) -> int:
-        """Runs before this one."""
-        return self._turnstile.ahead(self._ticket)
-
     def status(self) -> str:
         """What the visitor waits for, in words; empty while steps come as they should."""
         line = self._turnstile

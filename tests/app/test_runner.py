@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from app.runner import Closed, Opened, Passed, Prefilled, Turnstile, Worker, decode
+from app.line import Turnstile
+from app.runner import Closed, Opened, Passed, Prefilled, Worker, decode
 from recap.decoding import Run, new_memory
 from recap.errors import PromptError
 
@@ -84,7 +85,9 @@ def test_the_turnstile_keeps_the_order_of_arrival():
         return produce
 
     workers = [Worker(turnstile, wait(number)) for number in range(3)]
-    assert [worker.ahead for worker in workers] == [0, 1, 2]
+    assert [worker.status() for worker in workers] == [
+        "", "Waiting: 1 run is before yours.", "Waiting: 2 runs are before yours.",
+    ]  # fmt: skip
     gate.set()
     for worker in workers:
         worker.join(5)
