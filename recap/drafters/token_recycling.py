@@ -101,7 +101,7 @@ class TokenRecyclingDrafter:
         # Whatever else is set: one order, overwritten by every row, is what the method has.
         settings = replace(settings, orders=(1,), blend=0.0, carry=0.0)
         self.memory = RequestMemory(persistent, settings)
-        self._calibration = Calibration(persistent.counts, FULL_TREE_DEPTH, _PRIORS)
+        self._calibration = Calibration(self.memory.counts, FULL_TREE_DEPTH, _PRIORS)
         adaptive = settings.budget == ADAPTIVE
         self._fixed = None if adaptive else template(settings.most_nodes)
         # Of the last proposal: row -> (depth, prediction), of every row that was looked up.

@@ -344,6 +344,26 @@ def test_nothing_below_the_floor_is_proposed_and_it_is_learnt_all_the_same(name)
         assert (last > first) is right
 
 
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("name", ["recap", "recap-plus", "token-recycling"])
+def test_what_guesses_were_worth_is_kept_only_where_memory_persists(name, persist):
+    """Without persistence a session's counts are neither written nor read."""
+    memory = PersistentMemory(VOCABULARY)
+    text = [1, 2, 3, 1, 2, 3, 1, 2]
+    drafter = adaptive(name, memory, suffix=False, persist=persist)
+    seen(drafter, text[:6], {2: 0.7, 5: 0.2}, {3: 0.7, 5: 0.2}, {1: 0.7, 5: 0.2})
+    untaught = drafter.propose(text, 10, above(-1.0)).path
+    seen(drafter, text, {3: 0.7, 5: 0.2})
+    assert bool(memory.counts.cells) is persist
+    for group in range(12):
+        for level in range(20):
+            memory.counts.cells[group, level] = [0.0, 60.0]
+    drafter = adaptive(name, memory, suffix=False, persist=persist)
+    seen(drafter, text[:6], {2: 0.7, 5: 0.2}, {3: 0.7, 5: 0.2}, {1: 0.7, 5: 0.2})
+    again = drafter.propose(text, 10, above(-1.0)).path
+    assert (again[1] == untaught[1]) is not persist
+
+
 def test_a_tree_is_the_prefix_of_the_one_without_floors():
     """Floors end the search; they change nothing before that."""
     memory = PersistentMemory(VOCABULARY)
