@@ -364,6 +364,20 @@ def test_what_guesses_were_worth_is_kept_only_where_memory_persists(name, persis
     assert (again[1] == untaught[1]) is not persist
 
 
+@pytest.mark.parametrize("name", [name for name in METHODS if not METHODS[name].remembers])
+def test_a_method_that_remembers_nothing_leaves_nothing(name):
+    """Nor does it read what is there: a run is the same whatever came before it."""
+    memory, text = PersistentMemory(VOCABULARY), [1, 2, 3, 1, 2, 3, 1, 2]
+    paths = []
+    for _ in range(2):
+        drafter = adaptive(name, memory)
+        paths.append(drafter.propose(text, 10, above(-1.0)).path)
+        seen(drafter, text, {7: 0.7, 5: 0.2})
+        assert not memory.counts.cells
+        assert not any(memory.entries().values())
+    assert paths[0] == paths[1]
+
+
 def test_a_tree_is_the_prefix_of_the_one_without_floors():
     """Floors end the search; they change nothing before that."""
     memory = PersistentMemory(VOCABULARY)
