@@ -115,7 +115,9 @@ class TokenRecyclingDrafter:
         shape = full_template()
         # Row of the full tree -> row of this one, for the nodes that could be filled.
         filled = {0: 0}
-        nodes = self._fixed or ranked_template(self._calibration.factors())
+        nodes = self._fixed
+        if nodes is None:
+            nodes = ranked_template(self._calibration.factors())
         for place, path in nodes:
             parent, rank, depth = shape[place - 1]
             row = filled.get(parent)

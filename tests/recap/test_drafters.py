@@ -226,6 +226,15 @@ def test_an_empty_tree_says_why(name, changes, reason):
         assert propose(drafter, [1, 2, 3], 10).reason == "no-hit"
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_without_a_budget_every_method_is_off(name):
+    """However much it knows."""
+    drafter, text = start(name, budget=0), [1, 2, 3, 1, 2, 3]
+    seen(drafter, text, *[{1: 0.5, 2: 0.3, 3: 0.1}] * len(text))
+    tree = propose(drafter, text, 10, 0)
+    assert (tree.nodes, tree.reason) == (0, "off")
+
+
 def test_token_recycling_leaves_out_what_it_has_not_seen():
     """A token never seen has no children; the rest of the shape stays."""
     drafter = start("token-recycling")
