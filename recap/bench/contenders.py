@@ -87,15 +87,16 @@ class Drafted(Contender):
             memory = new_memory(self.target)
         else:
             memory = self._memory if last else self._memory.copy()
+        run = Run(
+            self.target,
+            request.twin(),
+            self.method,
+            settings=self.settings,
+            memory=memory,
+            max_new_tokens=max_new_tokens,
+        )
+        run.ready_budget()  # before the watch: what measuring the cost takes is not the method's
         with self._watching_memory() as peak:
-            run = Run(
-                self.target,
-                request.twin(),
-                self.method,
-                settings=self.settings,
-                memory=memory,
-                max_new_tokens=max_new_tokens,
-            )
             trace = run.finish_all()
         seconds, steps = trace.seconds, trace.steps
         return Sample(
