@@ -62,6 +62,11 @@ def versions() -> dict[str, str]:
     }
 
 
+def usual_context(prompt_length: int, max_new_tokens: int) -> int:
+    """Rows that passes run behind, about: the prompt and half of an answer of usual length."""
+    return prompt_length + min(max_new_tokens, _USUAL_ANSWER) // 2
+
+
 class Run:
     """One request being decoded by one method.
 
@@ -143,9 +148,7 @@ class Run:
         The prefill does it where it was not done. It is not charged to the clock.
         """
         if self.settings.budget == ADAPTIVE and (remeasure or self._cost is None):
-            # Half of an answer of usual length: about the middle of what passes will run behind.
-            ahead = min(self.max_new_tokens, _USUAL_ANSWER) // 2
-            context = self.request.prompt_length + ahead
+            context = usual_context(self.request.prompt_length, self.max_new_tokens)
             self._cost = cost_of(self.target, context, remeasure=remeasure)
 
     def _prefill(self) -> None:

@@ -109,6 +109,7 @@ class Drafted(Contender):
             matched=sum(step.matched for step in steps),
             draft_seconds=seconds["draft"] + seconds["observe"],
             peak_bytes=peak[0],
+            prompt_tokens=trace.prompt_tokens,
         )
 
     def warm_up(self, request: Request) -> None:
@@ -167,6 +168,7 @@ class Baseline(Contender):
             lengths,
             first_tokens=first,
             peak_bytes=peak[0],
+            prompt_tokens=prompt,
         )
 
     def warm_up(self, request: Request) -> None:

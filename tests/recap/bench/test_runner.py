@@ -79,6 +79,7 @@ def test_every_method_gives_the_tokens_of_generate(family):
         for label, (sample,) in result.samples.items():
             assert sample.token_ids == wanted, label
             assert sample.first_tokens + sum(sample.lengths) == len(wanted)
+            assert sample.prompt_tokens == len(request.ids)
             assert 0 < sample.prefill_seconds < sample.seconds
             if sample.rows is not None:
                 assert len(sample.rows) == len(sample.lengths) == len(sample.pass_seconds)
