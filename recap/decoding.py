@@ -73,10 +73,10 @@ class Run:
     `memory` is the session's persistent memory of that method; without one, the run starts cold.
     `stop` are strings that end the answer with the token that completes one; `stop_when` is asked
     after every token, with prompt and answer so far, whether to end there; `eos` replaces the ids
-    that end an answer of this target. `processors` apply to
-    every row (`recap.processors`); by default penalties and the like are neutral. `trace` grows
-    with every pass. `cost` is what passes cost (`recap.cost`), where an adaptive budget should not
-    look it up or measure it before the prefill, outside the clock.
+    that end an answer of this target. `processors` apply to every row (`recap.processors`); by
+    default penalties and the like are neutral. `trace` grows with every pass. `cost` is what passes
+    cost, for callers that know it: without it an adaptive budget looks it up or measures it
+    (`recap.cost`) before the prefill, outside the clock.
 
     Raises `SettingsError`, naming what is out of range.
     """

@@ -11,6 +11,7 @@ from recap.drafters import METHODS, Outcome, Rows
 from recap.drafters.token_recycling import (
     CHILDREN_BY_DEPTH,
     full_template,
+    rank_trust,
     ranked_template,
     template,
 )
@@ -252,6 +253,11 @@ def test_prompt_rows_are_written_only_where_a_method_seeds():
     memory = PersistentMemory(VOCABULARY)
     seen(start("recap", memory), [4], {5: 0.5, 6: 0.3}, step=SEED_STEP)
     assert memory.entries()[1] == 1
+
+
+def test_what_is_believed_of_ranks_can_be_true():
+    """At most one of them is what the target wants."""
+    assert sum(map(rank_trust, range(8))) <= 1
 
 
 @pytest.mark.parametrize("budget", [1, 8, 16, 24, 32, 48, 79])
