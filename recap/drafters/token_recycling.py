@@ -30,12 +30,7 @@ CHILDREN_BY_DEPTH: tuple[tuple[int, ...], ...] = (
     (3, 1, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0),
     (2, 0, 0, 1, 0, 0, 0, 0),
 )
-FULL_TREE_NODES = 80
-FULL_TREE_DEPTH = 6
-
-
-#: Deeper levels of the tree are counted with this one.
-_LAST_DEPTH = FULL_TREE_DEPTH - 1
+FULL_TREE_DEPTH = len(CHILDREN_BY_DEPTH)
 
 
 def rank_trust(rank: int) -> float:
@@ -152,7 +147,7 @@ class TokenRecyclingDrafter:
                 ids, choice = prediction.ids, rows.choice[row]
                 ranks = [(rank, 1.0) for rank in range(min(len(ids), len(_PRIORS)))]
                 right = ids.index(choice) if choice in ids else -1
-                self._calibration.learn(min(depth, _LAST_DEPTH), ranks, right)
+                self._calibration.learn(depth, ranks, right)
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
         writes = self.memory.write(
             outcome.own, outcome.previous, outcome.before, predictions, range(len(predictions))
