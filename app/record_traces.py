@@ -15,6 +15,7 @@ import torch
 
 from app import assets
 from app.models import default_model
+from recap.demo.words import COLOURS, SHAPES
 from recap.session import Session
 from recap.settings import Settings
 from recap.targets import load_target
@@ -55,7 +56,7 @@ class Story:
         words = (self.step.emitted[-1].token, self.wrong.token)
         spelled = [_word(self.trace, token) for token in words]
         # A colour or a shape tells more than "is" and "are".
-        telling = all(word.isalpha() and len(word) > 3 for word in spelled)
+        telling = all(word in COLOURS or word in SHAPES for word in spelled)
         middle = self.step.index > 0
         return self.step.matched + 4 * self.wrong.fused + 6 * telling + 3 * middle
 
