@@ -203,6 +203,8 @@ def _race(arguments: argparse.Namespace) -> int:
     from recap.session import Session
 
     methods = [name.strip() for name in arguments.methods.split(",") if name.strip()]
+    for name in methods:
+        get_method(name)
     settings = {}
     if arguments.budget is not None:
         settings = {
@@ -210,8 +212,6 @@ def _race(arguments: argparse.Namespace) -> int:
             for name in methods
             if name != "autoregressive"
         }
-    for name in methods:
-        get_method(name)
     picture = _picture(arguments)
     race = Session(load_model(arguments)).race(
         arguments.prompt,

@@ -3,11 +3,12 @@
     curve = cost_of(target, context=300)
     curve.table(64)[15]              # seconds of a pass of 16 rows
 
-Measured once for a target, a device, a dtype, a number of threads and a band of context lengths, in
-two seconds at most, on a cache of its own: no request's cache or memory is touched. The file lies
-in the user's cache directory, or where `RECAP_CACHE` says; without one that can be written, the
-curve is measured anew in every process. What is measured is the shape of the curve: how fast the
-machine is at the moment, a run sees for itself (`recap.budget`).
+Measured once for a target, its placement, a dtype, a number of threads and a band of context
+lengths, in two seconds, or two single-row passes where those take longer, on a cache of its own: no
+request's cache or memory is touched. The file lies in the user's cache directory, or where
+`RECAP_CACHE` says; without one that can be written, the curve is measured anew in every process. So
+is one of a single size: a machine that was so slow may have been busy. What is measured is the
+shape of the curve: how fast the machine is at the moment, a run sees for itself (`recap.budget`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from recap.tree import CandidateTree
 if TYPE_CHECKING:
     from recap.targets.base import Target
 
-#: Seconds that a measurement may take in all.
+#: Seconds that a measurement may take in all, behind two single-row passes.
 LIMIT = 2.0
 #: Rows that are measured. Few rows closely: matrix products have steps there, not always upwards.
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 81, 96, 129)
@@ -97,7 +98,8 @@ def cost_of(target: Target, context: int, *, remeasure: bool = False) -> CostCur
             _known[key] = found
             return found
     curve = _known[key] = measure(target, length)
-    _write(key, about, curve)
+    if len(curve.points) > 1:  # else the time was up before there was a shape
+        _write(key, about, curve)
     return curve
 
 
@@ -120,6 +122,10 @@ def describe(target: Target, length: int) -> dict[str, Any]:
             for one in (config, config.get_text_config())
         ],
         "device": str(device),
+        "placement": {
+            part: str(place)
+            for part, place in (getattr(target.model, "hf_device_map", None) or {}).items()
+        },
         "machine": torch.cuda.get_device_name(device)
         if device.type == "cuda"
         else f"{platform.node()} {platform.machine()} {os.cpu_count()}",
@@ -134,9 +140,10 @@ def describe(target: Target, length: int) -> dict[str, Any]:
     }
 
 
-def measure(target: Target, length: int, limit: float = LIMIT) -> CostCurve:
-    """Time passes of all sizes behind a context of `length` rows, in at most `limit` seconds.
+def measure(target: Target, length: int) -> CostCurve:
+    """Time passes of all sizes behind a context of `length` rows, in `LIMIT` seconds.
 
+    Two single-row passes are run even where they take longer.
     The sizes take turns, so that a disturbance hits all of them, and each gets about the same time.
     """
     started = time.perf_counter()
@@ -147,7 +154,7 @@ def measure(target: Target, length: int, limit: float = LIMIT) -> CostCurve:
         verify(rows)
         return time.perf_counter() - before
 
-    return measure_by(timed, limit - (time.perf_counter() - started))
+    return measure_by(timed, LIMIT - (time.perf_counter() - started))
 
 
 def measure_by(
@@ -195,11 +202,16 @@ def _scratch(target: Target, length: int) -> Callable[[int], None]:
     request = Request([token])
     request.cache = TreeCache(target.layers, length + max(SIZES))
 
-    def verify(rows: int) -> None:
-        tree = CandidateTree(token)
-        for _ in range(rows - 1):
+    # Before the clock runs: in a run, trees and who sees whom in them are a part of drafting.
+    trees = {}
+    for size in SIZES:
+        tree = trees[size] = CandidateTree(token)
+        for _ in range(size - 1):
             tree.add(0, token, 0.0, 0.0)
-        target.verify(request, tree, top_k=_TOP_K)
+        tree.ancestry()
+
+    def verify(rows: int) -> None:
+        target.verify(request, trees[rows], top_k=_TOP_K)
         target.commit(request, [])
         target.synchronize()
 

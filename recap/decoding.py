@@ -62,16 +62,21 @@ def versions() -> dict[str, str]:
     }
 
 
+def usual_context(prompt_length: int, max_new_tokens: int) -> int:
+    """Rows that passes run behind, about: the prompt and half of an answer of usual length."""
+    return prompt_length + min(max_new_tokens, _USUAL_ANSWER) // 2
+
+
 class Run:
     """One request being decoded by one method.
 
     `memory` is the session's persistent memory of that method; without one, the run starts cold.
     `stop` are strings that end the answer with the token that completes one; `stop_when` is asked
     after every token, with prompt and answer so far, whether to end there; `eos` replaces the ids
-    that end an answer of this target. `processors` apply to
-    every row (`recap.processors`); by default penalties and the like are neutral. `trace` grows
-    with every pass. `cost` is what passes cost (`recap.cost`), where an adaptive budget should not
-    look it up or measure it before the prefill, outside the clock.
+    that end an answer of this target. `processors` apply to every row (`recap.processors`); by
+    default penalties and the like are neutral. `trace` grows with every pass. `cost` is what passes
+    cost, for callers that know it: without it an adaptive budget looks it up or measures it
+    (`recap.cost`) before the prefill, outside the clock.
 
     Raises `SettingsError`, naming what is out of range.
     """
@@ -143,9 +148,7 @@ class Run:
         The prefill does it where it was not done. It is not charged to the clock.
         """
         if self.settings.budget == ADAPTIVE and (remeasure or self._cost is None):
-            # Half of an answer of usual length: about the middle of what passes will run behind.
-            ahead = min(self.max_new_tokens, _USUAL_ANSWER) // 2
-            context = self.request.prompt_length + ahead
+            context = usual_context(self.request.prompt_length, self.max_new_tokens)
             self._cost = cost_of(self.target, context, remeasure=remeasure)
 
     def _prefill(self) -> None:

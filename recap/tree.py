@@ -182,12 +182,12 @@ def best_first(
 ) -> None:
     """Grow the tree by its most probable candidates for as long as they are above the floors.
 
-    `expand(row)` is called at most once for a row, right after it
-    was added; its scores are non-increasing and sum to at most one. A child's path probability is
-    its parent's times its score times the factor that `trust(row)` has for such a score, and not
-    above its better sibling's; no factor exceeds `ceiling`, which is at most one. So no child beats
-    its parent, and the result is the most probable of all paths, closed under prefixes. Ties go to
-    the lower rank among siblings, then to the parent that was added first.
+    `expand(row)` is called at most once for a row, right after it was added; its scores are
+    non-increasing and sum to at most one. A child's path probability is its parent's times its
+    score times the factor that `trust(row)` has for such a score, and not above its better
+    sibling's; no factor exceeds `ceiling`, which is at most one. So no child beats its parent, and
+    the result is the most probable of all paths, closed under prefixes. Ties go to the lower rank
+    among siblings, then to the parent that was added first.
 
     Only the next sibling of each family waits in the queue: a family's other candidates cannot come
     before it. Says on a tree without nodes that nothing paid, if there was something.

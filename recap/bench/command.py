@@ -150,10 +150,13 @@ def _measure_and_report(
         save(arguments.json, lambda path: _write_file(path, text + "\n"))
     if arguments.plot:
         from recap.bench.plot import write_page
+        from recap.bench.statistics import median_prompt
         from recap.cost import cost_of
+        from recap.decoding import usual_context
 
-        # Behind as many rows as an answer may have.
-        cost = dict(cost_of(target, arguments.max_new_tokens).points)
+        # Behind as many rows as a run looks it up for.
+        context = usual_context(median_prompt(results), arguments.max_new_tokens)
+        cost = dict(cost_of(target, context).points)
         save(arguments.plot, lambda path: write_page(path, report, results, conditions, cost))
     print(text)
 

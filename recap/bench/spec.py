@@ -32,7 +32,8 @@ _ADDED = {
     name: f"{name}={METHODS['recap-plus'].defaults[name]}"
     for name in ("blend", "carry", "runner_up")
 }
-#: Every part of the method switched off, for RECAP and for RECAP+.
+#: What the ablation changes, one at a time, of RECAP and of RECAP+: parts of the method are left
+#: out or replaced by something simpler.
 _WITHOUT = (
     "orders=1",
     "orders=1+2",

@@ -40,6 +40,7 @@ class Sample:
     matched: int | None = None
     draft_seconds: float | None = None
     peak_bytes: int | None = None
+    prompt_tokens: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -113,6 +114,11 @@ def _figures(results: Sequence[Result], label: str, reference: np.ndarray) -> di
         "draft_ms_per_step": None if drafting is None else _ratio(1000 * drafting, passes),
         "identical": sum(_identical(result, label) for result in results),
     }
+
+
+def median_prompt(results: Sequence[Result]) -> int:
+    """Median length of the prompts, in tokens."""
+    return int(np.median([result.samples[REFERENCE][0].prompt_tokens for result in results]))
 
 
 def peak_bytes(results: Sequence[Result], label: str) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-# What the shipped weights were trained on: about 40 minutes on two cores.
+# What `make` trains on: about 40 minutes on two cores.
 VISION_PICTURES, PICTURES = 40_000, 66_000
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from pathlib import Path
 
 import numpy as np
@@ -154,8 +153,3 @@ def write_examples(output: Path) -> list[Path]:
     listing = output / "examples.json"
     listing.write_text(json.dumps(entries, indent=2) + "\n")
     return [*paths, listing]
-
-
-def random_example(kind: str, rng: random.Random):
-    """A fresh picture of `kind` outside training, for an app's "draw me another" button."""
-    return sample(kind, f"example/random/{rng.random()}")

@@ -2,9 +2,10 @@
 
 transformers runs the vision blocks picture by picture and the temporal half of the patch
 embedding on the same pixels twice; on two CPU cores that is most of the time. These functions use
-the *same parameters* for whole batches and give the same numbers (`tests/demo/test_model.py`
-compares). On CPUs that multiply bfloat16 natively the matrix products take bfloat16 inputs, which
-halves the time of a step; sums, norms, softmax and the weights themselves stay in float32.
+the *same parameters* for whole batches and, in float32, give the same numbers
+(`tests/demo/test_model.py` compares). In training, on CPUs that multiply bfloat16 natively, the
+factors of matrix products are rounded to it, which halves the time of a step; sums, norms, softmax
+and the weights themselves stay in float32.
 Non-goals: windows, videos, caches, pictures that are not 168x168.
 """
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 
 class Optimiser:
@@ -132,8 +132,3 @@ class Progress:
             flush=True,
         )
         self.last, self.sums, self.weight = now, {}, 0
-
-
-def detached(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies that a later step does not change."""
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

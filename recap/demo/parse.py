@@ -1,4 +1,4 @@
-"""Reads facts back out of answers, without the grammar: words, numbers, JSON and tables only.
+"""Reads facts back out of answers, without the grammar: words, numbers and JSON only.
 
 It knows the vocabulary of the pictures and nothing of the sentences that the grammar makes, so it
 can judge both the grammar and the model.
@@ -123,17 +123,6 @@ def bars_in_prose(answer: str) -> list[tuple[str, int]]:
         if colours and len(labels) == 1 and len(numbers) == 1:
             pairs.append((_LABELS[labels[0]], int(numbers[0])))
     return pairs
-
-
-def table_rows(answer: str) -> list[dict[str, str]] | None:
-    """A markdown table as one dict a row, or None where its rows do not fit its head."""
-    lines = [line.strip() for line in answer.strip().split("\n")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    if len(cells) < 3 or any(len(row) != len(cells[0]) for row in cells):
-        return None
-    if not all(set(cell) == {"-"} for cell in cells[1]):
-        return None
-    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
 def printed_lines(answer: str) -> list[list[str]]:

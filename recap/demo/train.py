@@ -1,7 +1,7 @@
 """Stage 2: the whole model, from the taught vision tower, on packed requests and answers.
 
-The vision heads stay on at a small weight, so reading improves while the decoder learns to use
-it. The weights that are kept in the end are a moving average of the trained ones.
+The vision heads stay on, so reading improves while the decoder learns to use it. The
+weights that are kept in the end are a moving average of the trained ones.
 """
 
 from __future__ import annotations

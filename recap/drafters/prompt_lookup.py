@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recap.calibration import Calibration
+from recap.calibration import Calibration, Counts
 from recap.drafters.base import Learned, Outcome
 from recap.memory import PersistentMemory
 from recap.settings import ADAPTIVE, Settings
@@ -27,14 +27,12 @@ class PromptLookupDrafter:
         settings: Settings,
         ends: frozenset[int] = frozenset(),
     ) -> None:
-        del ends
+        del persistent, ends  # it keeps nothing, not even what its copies were worth
         self.settings = settings
         self._index = SuffixIndex(settings.suffix_max_match, settings.suffix_occurrence)
         longest = settings.suffix_max_match + settings.max_depth
         # A copied token is trusted by how long a match led to it.
-        self._calibration = Calibration(
-            persistent.counts, 1, [settings.depth_factor] * (longest + 1)
-        )
+        self._calibration = Calibration(Counts(), 1, [settings.depth_factor] * (longest + 1))
         self._flat = None if settings.budget == ADAPTIVE else [settings.depth_factor] * longest
         # Of the last proposal: the length of its match, and what followed it.
         self._proposed: tuple[int, list[int]] = (0, [])

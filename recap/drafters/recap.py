@@ -50,7 +50,7 @@ class RecapDrafter:
         longest = settings.suffix_max_match + settings.suffix_length
         self._suffix_shares = [1 - (1 - settings.suffix_trust) ** n for n in range(longest + 1)]
         self._runner_up: Ranked = []
-        self._calibration = Calibration(persistent.counts, 2 * _KINDS, _PRIORS)
+        self._calibration = Calibration(self.memory.counts, 2 * _KINDS, _PRIORS)
         self._flat = (
             None if settings.budget == ADAPTIVE else [[settings.depth_factor] * LEVELS] * 2 * _KINDS
         )

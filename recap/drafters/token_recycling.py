@@ -30,17 +30,15 @@ CHILDREN_BY_DEPTH: tuple[tuple[int, ...], ...] = (
     (3, 1, 1, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0),
     (2, 0, 0, 1, 0, 0, 0, 0),
 )
-FULL_TREE_NODES = 80
-FULL_TREE_DEPTH = 6
-
-
-#: Deeper levels of the tree are counted with this one.
-_LAST_DEPTH = FULL_TREE_DEPTH - 1
+FULL_TREE_DEPTH = len(CHILDREN_BY_DEPTH)
 
 
 def rank_trust(rank: int) -> float:
-    """Chance that the prediction of this rank is what the target wants next, before any data."""
-    return 0.6 / (rank + 1) ** 1.6
+    """Chance that the prediction of this rank is what the target wants next, before any data.
+
+    Those of all ranks sum to less than one.
+    """
+    return 0.54 / (rank + 1) ** 1.6
 
 
 _PRIORS = tuple(rank_trust(rank) for rank in range(max(CHILDREN_BY_DEPTH[0])))
@@ -101,7 +99,7 @@ class TokenRecyclingDrafter:
         # Whatever else is set: one order, overwritten by every row, is what the method has.
         settings = replace(settings, orders=(1,), blend=0.0, carry=0.0)
         self.memory = RequestMemory(persistent, settings)
-        self._calibration = Calibration(persistent.counts, FULL_TREE_DEPTH, _PRIORS)
+        self._calibration = Calibration(self.memory.counts, FULL_TREE_DEPTH, _PRIORS)
         adaptive = settings.budget == ADAPTIVE
         self._fixed = None if adaptive else template(settings.most_nodes)
         # Of the last proposal: row -> (depth, prediction), of every row that was looked up.
@@ -115,7 +113,9 @@ class TokenRecyclingDrafter:
         shape = full_template()
         # Row of the full tree -> row of this one, for the nodes that could be filled.
         filled = {0: 0}
-        nodes = self._fixed or ranked_template(self._calibration.factors())
+        nodes = self._fixed
+        if nodes is None:
+            nodes = ranked_template(self._calibration.factors())
         for place, path in nodes:
             parent, rank, depth = shape[place - 1]
             row = filled.get(parent)
@@ -147,7 +147,7 @@ class TokenRecyclingDrafter:
                 ids, choice = prediction.ids, rows.choice[row]
                 ranks = [(rank, 1.0) for rank in range(min(len(ids), len(_PRIORS)))]
                 right = ids.index(choice) if choice in ids else -1
-                self._calibration.learn(min(depth, _LAST_DEPTH), ranks, right)
+                self._calibration.learn(depth, ranks, right)
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
         writes = self.memory.write(
             outcome.own, outcome.previous, outcome.before, predictions, range(len(predictions))

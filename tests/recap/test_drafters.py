@@ -11,6 +11,7 @@ from recap.drafters import METHODS, Outcome, Rows
 from recap.drafters.token_recycling import (
     CHILDREN_BY_DEPTH,
     full_template,
+    rank_trust,
     ranked_template,
     template,
 )
@@ -226,6 +227,15 @@ def test_an_empty_tree_says_why(name, changes, reason):
         assert propose(drafter, [1, 2, 3], 10).reason == "no-hit"
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_without_a_budget_every_method_is_off(name):
+    """However much it knows."""
+    drafter, text = start(name, budget=0), [1, 2, 3, 1, 2, 3]
+    seen(drafter, text, *[{1: 0.5, 2: 0.3, 3: 0.1}] * len(text))
+    tree = propose(drafter, text, 10, 0)
+    assert (tree.nodes, tree.reason) == (0, "off")
+
+
 def test_token_recycling_leaves_out_what_it_has_not_seen():
     """A token never seen has no children; the rest of the shape stays."""
     drafter = start("token-recycling")
@@ -243,6 +253,11 @@ def test_prompt_rows_are_written_only_where_a_method_seeds():
     memory = PersistentMemory(VOCABULARY)
     seen(start("recap", memory), [4], {5: 0.5, 6: 0.3}, step=SEED_STEP)
     assert memory.entries()[1] == 1
+
+
+def test_what_is_believed_of_ranks_can_be_true():
+    """At most one of them is what the target wants."""
+    assert sum(map(rank_trust, range(8))) <= 1
 
 
 @pytest.mark.parametrize("budget", [1, 8, 16, 24, 32, 48, 79])
@@ -342,6 +357,40 @@ def test_nothing_below_the_floor_is_proposed_and_it_is_learnt_all_the_same(name)
                 seen(drafter, text, {3: 0.7, 5: 0.2})
         last = drafter.propose(text, 10, above(-1.0)).path[1]
         assert (last > first) is right
+
+
+@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("name", ["recap", "recap-plus", "token-recycling"])
+def test_what_guesses_were_worth_is_kept_only_where_memory_persists(name, persist):
+    """Without persistence a session's counts are neither written nor read."""
+    memory = PersistentMemory(VOCABULARY)
+    text = [1, 2, 3, 1, 2, 3, 1, 2]
+    drafter = adaptive(name, memory, suffix=False, persist=persist)
+    seen(drafter, text[:6], {2: 0.7, 5: 0.2}, {3: 0.7, 5: 0.2}, {1: 0.7, 5: 0.2})
+    untaught = drafter.propose(text, 10, above(-1.0)).path
+    seen(drafter, text, {3: 0.7, 5: 0.2})
+    assert bool(memory.counts.cells) is persist
+    for group in range(12):
+        for level in range(20):
+            memory.counts.cells[group, level] = [0.0, 60.0]
+    drafter = adaptive(name, memory, suffix=False, persist=persist)
+    seen(drafter, text[:6], {2: 0.7, 5: 0.2}, {3: 0.7, 5: 0.2}, {1: 0.7, 5: 0.2})
+    again = drafter.propose(text, 10, above(-1.0)).path
+    assert (again[1] == untaught[1]) is not persist
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if not METHODS[name].remembers])
+def test_a_method_that_remembers_nothing_leaves_nothing(name):
+    """Nor does it read what is there: a run is the same whatever came before it."""
+    memory, text = PersistentMemory(VOCABULARY), [1, 2, 3, 1, 2, 3, 1, 2]
+    paths = []
+    for _ in range(2):
+        drafter = adaptive(name, memory)
+        paths.append(drafter.propose(text, 10, above(-1.0)).path)
+        seen(drafter, text, {7: 0.7, 5: 0.2})
+        assert not memory.counts.cells
+        assert not any(memory.entries().values())
+    assert paths[0] == paths[1]
 
 
 def test_a_tree_is_the_prefix_of_the_one_without_floors():

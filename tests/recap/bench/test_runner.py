@@ -79,6 +79,7 @@ def test_every_method_gives_the_tokens_of_generate(family):
         for label, (sample,) in result.samples.items():
             assert sample.token_ids == wanted, label
             assert sample.first_tokens + sum(sample.lengths) == len(wanted)
+            assert sample.prompt_tokens == len(request.ids)
             assert 0 < sample.prefill_seconds < sample.seconds
             if sample.rows is not None:
                 assert len(sample.rows) == len(sample.lengths) == len(sample.pass_seconds)
@@ -271,16 +272,44 @@ def test_a_finished_file_is_no_obstacle(tmp_path):
         assert len(path.read_text().splitlines()) == 2
 
 
+def test_an_unfinished_run_of_any_length_is_an_obstacle(tmp_path):
+    """Whatever the new run's own number of prompts; what is no journal is not wiped either."""
+    path = tmp_path / "x.partial.jsonl"
+    journal = Journal(path, {}, 5)
+    for _ in range(3):
+        journal.append(None, [])
+    journal.close()
+    held = path.read_text()
+    for total in (1, 3, 4, 5, 9):
+        with pytest.raises(RecapError, match="3 of 5 prompts"):
+            Journal(path, {}, total)
+        assert path.read_text() == held
+    for text in ("notes\n", "[]\n", '{"version": 1}\nnull\n'):
+        path.write_text(text)
+        with pytest.raises(RecapError, match="in the way"):
+            Journal(path, {}, 1)
+        assert path.read_text() == text
+
+
 def test_damaged_files_are_named(tmp_path):
     """Lines that are no results, memories that are missing."""
     path = tmp_path / "x.partial.jsonl"
-    path.write_text('{"version": 1}\n{"id": "a"}\n')
+    header = json.dumps({"version": 1, "total": 2}) + "\n"
+    path.write_text(header + '{"id": "a"}\n')
     with pytest.raises(RecapError, match="damaged"):
         Journal(path, {}, 2, resume=True)
+    path.write_bytes(header.encode() + b"\xff\n")
+    for resume in (True, False):
+        with pytest.raises(RecapError, match="damaged"):
+            Journal(path, {}, 2, resume=resume)
     result = {"id": "a", "category": "x", "samples": {}}
-    path.write_text(json.dumps({"version": 1}) + "\n" + json.dumps(result) + "\n")
+    path.write_text(header + json.dumps(result) + "\n")
     journal = Journal(path, {}, 2, resume=True)
     target = tiny_target("llama", 1)
-    with pytest.raises(RecapError, match=r"memories-1\.npz"):
-        journal.restore([make_contender(target, parse_spec("recap"), warm=True)])
+    contender = make_contender(target, parse_spec("recap"), warm=True)
+    for damage in (None, b"", b"PK\x03\x04", b"PK\x03\x04" + bytes(100), b"no archive"):
+        if damage is not None:
+            (tmp_path / "x.partial.memories-1.npz").write_bytes(damage)
+        with pytest.raises(RecapError, match=r"memories-1\.npz"):
+            journal.restore([contender])
     journal.close()

@@ -15,6 +15,7 @@ from recap.bench.statistics import (
     accepted_lengths,
     bootstrap_ratio,
     by_category,
+    median_prompt,
     peak_bytes,
     summarize,
 )
@@ -80,6 +81,15 @@ def test_figures_by_hand():
         "draft_ms_per_step": pytest.approx(2.0),
         "identical": 1,
     }
+
+
+def test_the_median_prompt():
+    """Of the prompts, however often each was asked."""
+    results = [
+        Result(str(n), "x", {"autoregressive": [sample(1.0, 0.5, [1], prompt_tokens=n)] * n})
+        for n in (3, 50, 7)
+    ]
+    assert median_prompt(results) == 7
 
 
 def test_what_does_not_apply_is_null():
