@@ -42,25 +42,26 @@ def serve() -> None:
     """The app with a stopwatch around its runs; a line on stdin runs one of them headless."""
     import runpy
 
-    from app import streaming
+    from app import runner
     from recap.decoding import new_memory
 
-    decode = streaming.decode
+    decode = runner.decode
     requests: dict[str, Any] = {}
 
-    def timed(target: Any, asked: Any, memory: Any, stop: Any) -> Iterator[Any]:
-        requests[_name(asked)] = (target, asked)
-        yield from _watched(decode(target, asked, memory, stop), asked, "streamed")
+    def timed(target: Any, asked: Any, memory: Any, stop: Any, host: Any) -> Iterator[Any]:
+        requests[_name(asked)] = (target, asked, host)
+        yield from _watched(decode(target, asked, memory, stop, host), asked, "streamed")
 
     def listen() -> None:
         for line in sys.stdin:
-            target, asked = requests[line.strip()]
-            run = decode(target, asked, new_memory(target), lambda: False)
+            target, asked, host = requests[line.strip()]
+            run = decode(target, asked, new_memory(target), lambda: False, host)
             for _ in _watched(run, asked, "headless"):
                 pass
 
-    streaming.decode = timed
+    runner.decode = timed
     threading.Thread(target=listen, daemon=True).start()
+    sys.argv = ["app.py"]  # it reads the command line, and this one is not its own
     runpy.run_path(str(ROOT / "app.py"), run_name="__main__")
 
 
@@ -101,7 +102,7 @@ class Server:
         }  # fmt: skip
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.streaming_cost", "--serve"], cwd=ROOT, env=environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         started = time.perf_counter()
         self.config = self._wait()
@@ -140,8 +141,8 @@ class Server:
 class Client:
     """Does what the page does when Run is pressed, and reads every update."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, server: Server, tokens: int) -> None:
+        self._server, self._tokens = server, tokens
         config = server.config
         run = next(
             c["id"] for c in config["components"] if c["props"].get("elem_id") == "recap-run"
@@ -173,7 +174,7 @@ class Client:
         data, picture = list(self._form), self._pictures[example]
         for name, value in {
             "recap-picture": {"path": picture, "meta": {"_type": "gradio.FileData"}},
-            "recap-prompt": PROMPT, "recap-method": "recap", "recap-limit": 160,
+            "recap-prompt": PROMPT, "recap-method": "recap", "recap-limit": self._tokens,
             "setting-persist": False,
         }.items():  # fmt: skip
             data[self._event["inputs"].index(self._names[name])] = value
@@ -254,13 +255,15 @@ class Browser:
         self._playwright.stop()
 
 
-def measure(rounds: int, browser: bool, port: int) -> dict[str, Any]:
-    """All arms in turns, the order changing from round to round."""
+def measure(
+    rounds: int, browser: bool, port: int, *, tokens: int = 160, warm: int = 2
+) -> dict[str, Any]:
+    """All arms in turns, the order changing from round to round; `warm` turns come before them."""
     server = Server(port)
     drawing = None
     try:
-        client = Client(server)
-        for _ in range(2):  # every shape is warm after this, and every request known
+        client = Client(server, tokens)
+        for _ in range(warm):  # every shape is warm after this, and every request known
             for example in EXAMPLES:
                 client.run(example)
                 request = server.timed()["request"]
