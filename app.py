@@ -23,6 +23,10 @@ else:
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 # Where uploads lie; Gradio reads it when it is imported.
 os.environ["GRADIO_TEMP_DIR"] = str(private_folder(os.environ.get("GRADIO_TEMP_DIR")))
+if host.public:
+    # A Space stands behind its platform's proxy, and nothing else can reach it: visitors have the
+    # addresses that the proxy names, not all the same one. The web server reads it at its start.
+    os.environ.setdefault("FORWARDED_ALLOW_IPS", "*")
 if host.lends:
     import spaces  # noqa: F401  # patches torch, so it must come before it
 
@@ -38,10 +42,14 @@ demo = build(shelf, turnstile)
 
 def _load_first() -> None:
     """Load the first model while the page is being looked at; a run waits for it in the line."""
-    ticket = turnstile.join()
+    ticket = turnstile.join(what="the model is being loaded")
+
+    def note(text: str) -> None:
+        turnstile.beat(ticket, preparing=bool(text))
+
     try:
         if turnstile.wait(ticket, lambda: False):
-            shelf.get(shelf.default)
+            shelf.get(shelf.default, note)
     except Exception as error:  # the page is up: a run tries again, and says the same
         print(f"app.py: {explain(error)}", file=sys.stderr)
     finally:
@@ -52,7 +60,10 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as with Ctrl-C: tidied up
     gc.freeze()  # the libraries' own objects need not be looked through again and again
     if host.lends:
-        shelf.get(shelf.default)  # its weights have to be there when the first worker is forked
+        try:  # its weights have to be there when the first worker is forked
+            shelf.get(shelf.default)
+        except Exception as error:
+            sys.exit(f"app.py: {explain(error)}")
     else:
         threading.Thread(target=_load_first, name="recap-load", daemon=True).start()
     demo.launch(**launch_options(host), **options.launch())

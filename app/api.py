@@ -23,7 +23,7 @@ from app.events import visitor_of
 from app.line import Turnstile
 from app.models import ModelShelf
 from app.runner import Asked
-from app.sessions import UPLOADS
+from app.sessions import PRESENCE, UPLOADS, end, refresh
 from app.state import SessionState
 from app.streaming import stream
 from recap.drafters import get_method
@@ -31,8 +31,10 @@ from recap.errors import ImageError, PromptError, RecapError, SettingsError
 from recap.settings import Settings
 
 
-def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[dict]]:
-    """The function behind `/decode` around one shared model."""
+def endpoint(
+    shelf: ModelShelf, turnstile: Turnstile, page: gr.Blocks | None = None
+) -> Callable[..., Iterator[dict]]:
+    """The function behind `/decode` around one shared model, on a page that keeps its sessions."""
 
     def decode(
         image: dict | None,
@@ -54,22 +56,30 @@ def endpoint(shelf: ModelShelf, turnstile: Turnstile) -> Callable[..., Iterator[
         "finish" and "trace", the run as `recap.trace.Trace` reads it. Every call starts with an
         empty memory.
         """
-        state = SessionState()
-        state.visitor = visitor_of(request)
-        last: dict[str, Any] = {}
-        if request is not None and isinstance(image, dict) and isinstance(image.get("path"), str):
-            UPLOADS.use(request.session_hash, image["path"])
+        session = request.session_hash if request is not None else None
+        # Who has no connection open may send one upload with several calls: it goes by its age.
+        if session in PRESENCE and isinstance(image, dict) and isinstance(image.get("path"), str):
+            UPLOADS.use(session, image["path"])
         try:
             asked = _asked(image, prompt, method, max_new_tokens, settings)
-            most = shelf.host.max_new_tokens
-            if not 1 <= asked.max_new_tokens <= most:
-                raise SettingsError("max_new_tokens", f"must be between 1 and {most}")
-            for last in stream(state, asked, shelf.default, shelf, turnstile, remember=False):
-                if last["end"] is None:
-                    text = state.trace.text if state.trace is not None else ""
-                    yield {"text": text, "finish": None, "note": last["note"]}
+            yield from updates(asked, visitor_of(request))
         except RecapError as error:
             raise gr.Error(str(error), print_exception=False) from None
+        finally:  # behind the last update, since each one makes Gradio look the session up
+            if page is not None and session and session not in PRESENCE:
+                end(page, session)
+
+    def updates(asked: Asked, visitor: str | None) -> Iterator[dict]:
+        state = SessionState()
+        state.visitor = visitor
+        last: dict[str, Any] = {}
+        most = shelf.host.max_new_tokens
+        if not 1 <= asked.max_new_tokens <= most:
+            raise SettingsError("max_new_tokens", f"must be between 1 and {most}")
+        for last in stream(state, asked, shelf.default, shelf, turnstile, remember=False):
+            if last["end"] is None:
+                text = state.trace.text if state.trace is not None else ""
+                yield {"text": text, "finish": None, "note": last["note"]}
         trace = state.trace
         if trace is None or trace.finish == "error":
             raise gr.Error(_message(last, trace), print_exception=False)
@@ -110,6 +120,7 @@ def _picture(image: dict | None) -> Any:
         sent = False
     if not sent:
         raise ImageError("The picture must be uploaded: use gradio_client.handle_file.")
+    refresh(found)
     return load_image(found)
 
 

@@ -50,8 +50,13 @@ class Events:
         self._shelf = shelf
         self._turnstile = turnstile
 
-    def run(self, state: SessionState, *values: Any) -> Iterator[tuple[Any, ...]]:
+    # Gradio puts the request in by its annotation, behind the state and before the form's values.
+
+    def run(
+        self, state: SessionState, request: gr.Request, *values: Any
+    ) -> Iterator[tuple[Any, ...]]:
         """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
+        state.visitor = visitor_of(request)
         try:
             yield from self._run(state, self._read(values))
         except RecapError as error:
@@ -69,12 +74,15 @@ class Events:
             show=state.take_pending_step(),
         ):
             yield value, _NOTHING, run, stop, gr.skip()
-        # A run that a newer one has ended leaves the buttons to that one.
-        stop = gr.Button(interactive=False) if value["serial"] == state.serial else gr.skip()
+        # A run that a newer one has ended leaves the buttons to that one, and so does a race.
+        stop = gr.Button(interactive=False) if value["serial"] == state.last_run else gr.skip()
         yield value, _NOTHING, run, stop, _size(state)
 
-    def race(self, state: SessionState, *values: Any) -> Iterator[tuple[Any, ...]]:
+    def race(
+        self, state: SessionState, request: gr.Request, *values: Any
+    ) -> Iterator[tuple[Any, ...]]:
         """Race; yields (race, notice, chart, Stop button). Behind the form: methods, cold."""
+        state.visitor = visitor_of(request)
         try:
             yield from self._race(state, self._read(values))
         except RecapError as error:
@@ -92,7 +100,8 @@ class Events:
         chart = gr.skip()
         if race.comparison:
             chart = gr.Plot(tokens_over_time(race.curves), visible=True)
-        yield race.value(), _NOTHING, chart, gr.Button(interactive=False)
+        stop = gr.Button(interactive=False) if race.serial == state.last_race else gr.skip()
+        yield race.value(), _NOTHING, chart, stop
 
     def _read(self, values: Sequence[Any]) -> Form:
         """The values of `layout.Ask.inputs`, and what follows them. Raises `RecapError`."""
@@ -149,7 +158,7 @@ class Events:
             # The shape is a trace's, but somewhere in it stands something else.
             return gr.skip(), {"text": "This trace is malformed: it holds values of other kinds."}
         state.stop()
-        state.trace = trace
+        state.trace, state.shown = trace, value["serial"]
         return value, _NOTHING
 
     def link(
@@ -174,7 +183,6 @@ class Events:
 
     def open_link(self, state: SessionState, picture: str | None, request: gr.Request) -> list[Any]:
         """The form's values from the page's address: picture, prompt, method, limit, model, …"""
-        state.visitor = visitor_of(request)
         link = links.read(dict(request.query_params), self._shelf.host.max_new_tokens)
         if link is None:
             return [picture, *[gr.skip()] * (5 + len(self._form.names))]

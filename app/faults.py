@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterator
 
 from app.logs import places
-from recap.errors import RecapError
+from recap.errors import RecapError, causes
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ def explain(error: BaseException) -> str:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an allocation failed, on any device."""
-    if any(isinstance(cause, MemoryError) for cause in _chain(error)):
+    if any(isinstance(cause, MemoryError) for cause in causes(error)):
         return True
     from recap.targets.failures import is_out_of_memory
 
@@ -64,19 +63,11 @@ def is_device_lost(error: BaseException) -> bool:
         isinstance(cause, RuntimeError)
         and type(cause).__name__ != "OutOfMemoryError"
         and str(cause).lower().lstrip().startswith(_DEVICE_WORDS)
-        for cause in _chain(error)
+        for cause in causes(error)
     )
 
 
 def let_go(error: BaseException) -> None:
     """Drop what the failed calls still hold: tensors of a pass that ran out of memory."""
-    for cause in _chain(error):
+    for cause in causes(error):
         traceback.clear_frames(cause.__traceback__)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
-from app.sessions import Presence, end
+from app.sessions import PRESENCE, end
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -39,6 +40,8 @@ _API = frozenset(
 )  # fmt: skip
 _FILE = "file="
 _HEARTBEAT = "/gradio_api/heartbeat/"
+#: Where a client listens to the events that its session has queued.
+_LISTENING = "/gradio_api/queue/data"
 
 
 class Guard:
@@ -51,7 +54,7 @@ class Guard:
     def __init__(self, app: Callable[..., Awaitable[None]], *, max_file: int, grace: float) -> None:
         self._app = app
         self._max_file = max_file
-        self._presence = Presence(grace)
+        self._grace = grace
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,16 +79,16 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *headers]
             await send(message)
 
-        session = path.removeprefix(_HEARTBEAT) if path.startswith(_HEARTBEAT) else ""
+        session = _session_of(path, scope.get("query_string", b""))
         if not session:
             await self._app(scope, receive, private)
             return
         page = scope["app"].get_blocks()
-        self._presence.came(session)
+        PRESENCE.came(session)
         try:
             await self._app(scope, receive, private)
         finally:
-            self._presence.went(session, partial(end, page))
+            PRESENCE.went(session, partial(end, page), self._grace)
 
     def _size_status(self, path: str, headers: dict[bytes, bytes]) -> int:
         uploads = path.rstrip("/").endswith("/upload")
@@ -104,6 +107,15 @@ def answered(path: str) -> bool:
     if rest.startswith(_FILE):
         return "://" not in rest  # an address of the web, which Gradio would fetch
     return rest.partition("/")[0] in _API
+
+
+def _session_of(path: str, query: bytes) -> str:
+    """The session whose page holds this connection open; empty for any other address."""
+    if path.startswith(_HEARTBEAT):
+        return path.removeprefix(_HEARTBEAT)
+    if path.rstrip("/") == _LISTENING:
+        return dict(parse_qsl(query.decode("latin-1"))).get("session_hash", "")
+    return ""
 
 
 async def _refuse(send: Send, status: int) -> None:

@@ -24,7 +24,7 @@ from recap.drafters import METHODS
 
 _TITLE = "RECAP visualizer"
 
-#: Uploads that no open page uses are deleted after so many seconds, looked for every so many.
+#: Uploads are deleted so many seconds after their last use, looked for every so many.
 _UPLOAD_AGE, _UPLOAD_ROUND = 3600, 300
 
 _PROMPT = "Describe this picture in detail."
@@ -94,7 +94,7 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
              *ask.form.components],
             queue=False, show_progress="hidden", api_visibility="private",
         )  # fmt: skip
-        gr.api(endpoint(shelf, turnstile), api_name="decode", concurrency_limit=None)
+        gr.api(endpoint(shelf, turnstile, page), api_name="decode", concurrency_limit=None)
     # Runs stand in a line of their own (`app.line`). This one lets all of them through to it, and
     # only keeps a flood of events from being taken in at all.
     page.queue(default_concurrency_limit=None, max_size=4 * shelf.host.queue_length + 64)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _START_SECONDS = 15.0
 #: A slow pace for the models that are worth a GPU; no answer is slower than one token a pass.
 _SECONDS_PER_TOKEN = 0.06
+_LOST = "The GPU that was lent does not answer any more. Run again: a fresh GPU is lent."
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Lent:
                 ):
                     yield _packed(event)
             except Exception as error:
-                yield _Failed(explain(error), is_device_lost(error))
+                words, lost = explain(error), is_device_lost(error)
+                yield _Failed(_LOST if lost else words, lost)
 
         self._call = gpu(duration=self.duration)(work)
 

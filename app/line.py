@@ -43,6 +43,8 @@ class Ticket:
     beat: float = 0.0
     #: What takes its time before the first step, such as loading a model.
     preparing: bool = False
+    #: What this job is, in words, where it is nobody's run.
+    what: str = ""
 
 
 class Turnstile:
@@ -55,14 +57,17 @@ class Turnstile:
         self._lengths: deque[float] = deque(maxlen=_REMEMBERED)
         self._changed = threading.Condition()
 
-    def join(self, visitor: object = None) -> Ticket:
-        """A ticket in the line; without a visitor, of one who has no other. Raises `BusyError`."""
+    def join(self, visitor: object = None, *, what: str = "") -> Ticket:
+        """A ticket in the line; without a visitor, of one who has no other. Raises `BusyError`.
+
+        `what` says what the job is, where it is nobody's run.
+        """
         with self._changed:
             if len(self._line) > self._length:
                 raise BusyError(self._refusal())
             now = self._line[0].round if self._line else 0
             own = [t.round for t in self._line if visitor is not None and t.visitor == visitor]
-            ticket = Ticket(visitor, max(own) + 1 if own else now)
+            ticket = Ticket(visitor, max(own) + 1 if own else now, what=what)
             place = bisect_right(self._line, ticket.round, key=lambda other: other.round)
             # Whoever is being served stays where they are.
             self._line.insert(max(place, 1) if self._line else 0, ticket)
@@ -96,6 +101,12 @@ class Turnstile:
         """Whether the job in service has not come to its first step yet."""
         with self._changed:
             return bool(self._line) and self._line[0].preparing
+
+    @property
+    def what(self) -> str:
+        """What the job in service is, where it is nobody's run."""
+        with self._changed:
+            return self._line[0].what if self._line else ""
 
     @property
     def typical(self) -> float | None:

@@ -13,11 +13,13 @@ import gradio.queueing
 import gradio.routes
 import gradio.utils
 
+from recap.errors import causes
+
 
 def places(error: BaseException) -> str:
     """The kind of an error and the lines it came through, innermost last; its causes first."""
     lines = []
-    for one in _chain(error):
+    for one in reversed([*causes(error)]):
         lines.append(type(one).__qualname__)
         for frame in traceback.extract_tb(one.__traceback__):
             lines.append(f"  {frame.filename}:{frame.lineno} in {frame.name}")
@@ -46,10 +48,3 @@ def _without_message(record: logging.LogRecord) -> bool:
     if record.exc_info and record.exc_info[1] is not None:
         record.exc_text = places(record.exc_info[1])  # a formatter takes this as it stands
     return True
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    chain = [error]
-    while (before := chain[-1].__cause__ or chain[-1].__context__) and before not in chain:
-        chain.append(before)
-    return chain[::-1]

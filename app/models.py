@@ -106,7 +106,8 @@ class ModelShelf:
             else:
                 yield from job.events(target, memories, stop, self.host)
         except Exception as error:
-            if is_device_lost(error):
+            # Where GPUs are lent, it was the forked process's; the weights here are whole.
+            if is_device_lost(error) and self._lent is None:
                 self._drop()
             let_go(error)
             free_memory()

@@ -223,7 +223,8 @@ def stream_race(
     worker = Worker(turnstile, produce, state.visitor)
     state.stop()
     state.worker = worker
-    race = RaceState(state.next_serial())
+    state.last_race = serial = state.next_serial()
+    race = RaceState(serial)
     try:
         while True:
             over = not worker.alive

@@ -263,17 +263,17 @@ class Worker:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    @property
-    def ahead(self) -> int:
-        """Runs before this one."""
-        return self._turnstile.ahead(self._ticket)
-
     def status(self) -> str:
         """What the visitor waits for, in words; empty while steps come as they should."""
         line = self._turnstile
         ahead, stalled = line.ahead(self._ticket), line.stalled()
+        if ahead and (what := line.what):
+            words = f"Waiting: {what}"
+            if stalled is not None:
+                words += f", for {_seconds(stalled)} now"
+            return f"{words}; {_runs(ahead - 1)} before yours." if ahead > 1 else f"{words}."
         if ahead:
-            words = f"Waiting: {ahead} {'run is' if ahead == 1 else 'runs are'} before yours"
+            words = f"Waiting: {_runs(ahead)} before yours"
             if stalled is not None:
                 what = "is still getting ready" if line.preparing else "is stuck in one step"
                 return (
@@ -337,6 +337,10 @@ class Worker:
         self.note = text
         self._turnstile.beat(self._ticket, preparing=bool(text))
         self._news.set()
+
+
+def _runs(count: int) -> str:
+    return f"{count} {'run is' if count == 1 else 'runs are'}"
 
 
 def _seconds(spent: float) -> str:

@@ -1,7 +1,9 @@
 """When a session is over, and what goes with it: its state and its uploaded files.
 
-A page holds a connection open, its heartbeat. A session is over when it has had none for a while: a
-phone that slept, or a proxy that hung up, comes back within that time and finds everything.
+A page holds a connection open, its heartbeat; a program may only listen to what it has queued,
+which counts as much. A session is over when it has had neither for a while: a phone that slept, or
+a proxy that hung up, comes back within that time and finds everything. A call whose session holds
+no connection (`curl`) is over with its answer: its state would push those of open pages out.
 
 Gradio keeps uploads in one folder, each under the salted digest of its content, so two sessions
 with the same file share it. What no session ever used goes by its age (`layout.build`).
@@ -43,7 +45,10 @@ class Uploads:
         if not found.is_relative_to(Path(get_upload_folder()).resolve()) or _shown_to_all(found):
             return
         with self._lock:
-            self._users.setdefault(found, set()).add(session)
+            for gone in [path for path in self._users if not path.exists()]:  # by their age
+                del self._users[gone]
+            if found.exists():
+                self._users.setdefault(found, set()).add(session)
 
     def end(self, session: str | None) -> None:
         """A session is over: its files go, unless another session uses them, too."""
@@ -60,15 +65,15 @@ UPLOADS = Uploads()
 
 
 class Presence:
-    """Which sessions have a page open. Lives on the event loop.
+    """Which sessions have a page open. Changed on the event loop only; any thread may ask."""
 
-    `ended(session)` is called once a session has had no page for `grace` seconds.
-    """
-
-    def __init__(self, grace: float) -> None:
-        self._grace = grace
+    def __init__(self) -> None:
         self._open: Counter[str] = Counter()
         self._leaving: dict[str, asyncio.TimerHandle] = {}
+
+    def __contains__(self, session: str | None) -> bool:
+        """Whether a page of this session is open, or has been until a moment ago."""
+        return session in self._open or session in self._leaving
 
     def came(self, session: str) -> None:
         """A page of this session is open."""
@@ -76,17 +81,21 @@ class Presence:
         if (timer := self._leaving.pop(session, None)) is not None:
             timer.cancel()
 
-    def went(self, session: str, ended: Callable[[str], None]) -> None:
-        """One of its pages is gone."""
+    def went(self, session: str, ended: Callable[[str], None], grace: float) -> None:
+        """One of its pages is gone; `ended(session)` once it has had none for `grace` seconds."""
         self._open[session] -= 1
         if self._open[session] <= 0:
             del self._open[session]
             loop = asyncio.get_running_loop()
-            self._leaving[session] = loop.call_later(self._grace, self._end, session, ended)
+            self._leaving[session] = loop.call_later(grace, self._end, session, ended)
 
     def _end(self, session: str, ended: Callable[[str], None]) -> None:
         self._leaving.pop(session, None)
         ended(session)
+
+
+#: There is one server a process, so there is one of these, too.
+PRESENCE = Presence()
 
 
 def end(page: Any, session: str) -> None:

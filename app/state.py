@@ -6,6 +6,7 @@ share nothing but the model's weights.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -30,11 +31,17 @@ class SessionState:
         self.visitor: object = None
         self.worker: Worker | None = None
         self.trace: Trace | None = None
+        #: The number of the run or loaded trace that the page shows; `trace` is its own.
+        self.shown = 0
+        #: The numbers of the latest run and the latest race.
+        self.last_run = self.last_race = 0
         #: The step to go to in the next run, where a link named one.
         self.pending_step: int | None = None
         #: Entries that had to go because the memories had become too large.
         self.dropped = 0
         self._epoch = 0
+        # A run's thread keeps and bounds memories while the page clears, counts and reads them.
+        self._lock = threading.RLock()
         self._memories: OrderedDict[str, dict[str, PersistentMemory]] = OrderedDict()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SessionState:
@@ -61,16 +68,17 @@ class SessionState:
 
     def memory(self, target: Target, method: str) -> PersistentMemory:
         """This session's memory of a method on a model; empty at first."""
-        held = self._memories.setdefault(target.name, {})
-        self._memories.move_to_end(target.name)
-        while len(self._memories) > _MAX_MODELS:
-            self._memories.popitem(last=False)
-        if method not in held:
-            from recap.decoding import new_memory
+        with self._lock:
+            held = self._memories.setdefault(target.name, {})
+            self._memories.move_to_end(target.name)
+            while len(self._memories) > _MAX_MODELS:
+                self._memories.popitem(last=False)
+            if method not in held:
+                from recap.decoding import new_memory
 
-            held[method] = new_memory(target)
-        held[method] = held.pop(method)  # the latest is last
-        return held[method]
+                held[method] = new_memory(target)
+            held[method] = held.pop(method)  # the latest is last
+            return held[method]
 
     @property
     def epoch(self) -> int:
@@ -81,18 +89,21 @@ class SessionState:
         self, target: Target, method: str, memory: PersistentMemory, epoch: int | None = None
     ) -> None:
         """Take a memory back from a run, unless it was forgotten in the meantime."""
-        if epoch is None or epoch == self._epoch:
-            self._memories.setdefault(target.name, {})[method] = memory
+        with self._lock:
+            if epoch is None or epoch == self._epoch:
+                self._memories.setdefault(target.name, {})[method] = memory
 
     def memories(self, model: str) -> dict[str, PersistentMemory]:
         """This session's memories on a model, by method."""
-        return dict(self._memories.get(model, {}))
+        with self._lock:
+            return dict(self._memories.get(model, {}))
 
     def clear(self) -> None:
         """Forget everything that was learnt."""
-        self._memories.clear()
-        self.dropped = 0
-        self._epoch += 1
+        with self._lock:
+            self._memories.clear()
+            self.dropped = 0
+            self._epoch += 1
 
     def bound(self, limit: int) -> None:
         """Let the memories take no more than `limit` bytes: the oldest entries go first.
@@ -100,16 +111,17 @@ class SessionState:
         Whole memories, the one used longest ago first; of the last one, what was written longest
         ago.
         """
-        every = self._oldest_first()
-        for model, method in every:
-            self._memories[model][method].settle()
-        while len(every) > 1 and self.size()[1] > limit:
-            model, method = every.pop(0)
-            self.dropped += sum(self._memories[model].pop(method).entries().values())
-            if not self._memories[model]:
-                del self._memories[model]
-        for model, method in every:
-            self.dropped += self._memories[model][method].shrink(limit)
+        with self._lock:
+            every = self._oldest_first()
+            for model, method in every:
+                self._memories[model][method].settle()
+            while len(every) > 1 and self.size()[1] > limit:
+                model, method = every.pop(0)
+                self.dropped += sum(self._memories[model].pop(method).entries().values())
+                if not self._memories[model]:
+                    del self._memories[model]
+            for model, method in every:
+                self.dropped += self._memories[model][method].shrink(limit)
 
     def _oldest_first(self) -> list[tuple[str, str]]:
         """(model, method) of every memory, the one used longest ago first."""
@@ -117,8 +129,9 @@ class SessionState:
 
     def size(self) -> tuple[int, int]:
         """(entries, bytes) over all memories."""
-        every = [memory for held in self._memories.values() for memory in held.values()]
-        return (
-            sum(sum(memory.entries().values()) for memory in every),
-            sum(sum(memory.nbytes().values()) for memory in every),
-        )
+        with self._lock:
+            every = [memory for held in self._memories.values() for memory in held.values()]
+            return (
+                sum(sum(memory.entries().values()) for memory in every),
+                sum(sum(memory.nbytes().values()) for memory in every),
+            )

@@ -97,7 +97,8 @@ def stream(
     worker = Worker(turnstile, _producer(state, asked, model, shelf, remember), state.visitor)
     state.stop()
     state.worker = worker
-    collector = Collector(RunPayload(state.next_serial(), show=show))
+    state.shown = state.last_run = serial = state.next_serial()
+    collector = Collector(RunPayload(serial, show=show))
     payload = collector.payload
     interval = 1 / UPDATES_PER_SECOND
     try:
@@ -108,8 +109,8 @@ def stream(
             for event in events:
                 collector.take(event)
             collector.encode(interval * _DETAIL_SHARE)
-            if collector.trace is not None:
-                state.trace = collector.trace
+            if collector.trace is not None and state.shown == serial:
+                state.trace = collector.trace  # else something newer is shown already
             payload.note = worker.status()
             reading = payload.status == "running" and not collector.begun
             if reading and not payload.note:

@@ -140,8 +140,8 @@ def describe(target: Target, length: int) -> dict[str, Any]:
     }
 
 
-def measure(target: Target, length: int, limit: float = LIMIT) -> CostCurve:
-    """Time passes of all sizes behind a context of `length` rows, in `limit` seconds.
+def measure(target: Target, length: int) -> CostCurve:
+    """Time passes of all sizes behind a context of `length` rows, in `LIMIT` seconds.
 
     Two single-row passes are run even where they take longer.
     The sizes take turns, so that a disturbance hits all of them, and each gets about the same time.
@@ -154,7 +154,7 @@ def measure(target: Target, length: int, limit: float = LIMIT) -> CostCurve:
         verify(rows)
         return time.perf_counter() - before
 
-    return measure_by(timed, limit - (time.perf_counter() - started))
+    return measure_by(timed, LIMIT - (time.perf_counter() - started))
 
 
 def measure_by(

@@ -6,6 +6,8 @@ person at the screen, so a command line can print it and an app can show it as i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 def brief(value: object, most: int = 60) -> str:
     """A value as a message may quote it: its repr, cut where it has no end."""
@@ -14,6 +16,15 @@ def brief(value: object, most: int = 60) -> str:
     except Exception:  # whole numbers of thousands of digits refuse, nested lists recurse
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and all that caused it, the outermost first; each once, also where they go round."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 class RecapError(Exception):

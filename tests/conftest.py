@@ -14,7 +14,11 @@ import torch
 from hypothesis import settings
 from transformers.utils import logging
 
+from recap import cost
+
 torch.set_num_threads(1)
+# A pass of the tests' models takes a millisecond or a few, and there are dozens of models.
+cost.LIMIT = 0.2
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 settings.register_profile("default", deadline=None)  # a busy machine is not a failure

@@ -262,7 +262,7 @@ def soak(sessions: int, minutes: float, seed: int, show: Callable[[str], None]) 
         status = server.stop()
     wrong = list(found.wrong)
     if "Error" in output:
-        wrong.append("the server's log: " + output[output.index("Error") - 60 :][:300])
+        wrong.append("the server's log: " + output[max(0, output.index("Error") - 60) :][:300])
     wrong += [
         f"{what} left: {after[what]} after {before[what]}"
         for what, more in (("files", 3), ("uploads", 0), ("threads", 2))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator
 
 import torch
 import transformers
@@ -24,6 +23,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils import httpx
 from safetensors import SafetensorError
 
+from recap.errors import causes
 from recap.targets.versions import is_newer
 
 _NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate")
@@ -37,7 +37,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         isinstance(cause, torch.OutOfMemoryError | MemoryError)
         or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM)
         or (isinstance(cause, RuntimeError) and any(w in str(cause).lower() for w in _NO_MEMORY))
-        for cause in _chain(error)
+        for cause in causes(error)
     )
 
 
@@ -46,7 +46,7 @@ def explain(name: str, error: BaseException, saved_with: str | None = None) -> s
 
     `saved_with` is the transformers version that the checkpoint names.
     """
-    chain = list(_chain(error))
+    chain = list(causes(error))
     text = " ".join(str(cause) for cause in chain)
     kinds = {type(cause) for cause in chain}
 
@@ -95,15 +95,6 @@ def explain(name: str, error: BaseException, saved_with: str | None = None) -> s
 def _update(saved_with: str | None) -> str:
     saved = f" It was saved with {saved_with}." if saved_with else ""
     return f"{saved} Update it: pip install --upgrade transformers"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and all that caused it, the outermost first."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _first_line(error: BaseException) -> str:

@@ -8,9 +8,12 @@ from dataclasses import fields
 
 import gradio as gr
 import pytest
+from gradio.helpers import special_args
 
 from app import exports, links
+from app.events import Events
 from app.settings_form import SettingsForm
+from app.state import SessionState
 from recap.drafters import METHODS
 from recap.errors import SettingsError
 from recap.settings import Settings
@@ -41,6 +44,45 @@ def test_an_impossible_setting_is_named(form):
     values[form.names.index("specificity")] = "one"
     with pytest.raises(SettingsError, match="specificity"):
         form.read(values)
+
+
+@pytest.mark.parametrize("event", ["run", "race"])
+def test_every_run_knows_its_visitor(form, shelf, turnstile, event):
+    """The line is fair by visitor, also for who has never opened the page: Gradio says who asks."""
+    state = SessionState()
+    do = getattr(Events(form, shelf, turnstile), event)
+    asked = [None, "", "recap", 4, "any", *form.defaults("recap")]
+    given, *_ = special_args(do, [state, *asked], gr.Request(username="ada"))
+    ((_, notice, *_),) = do(*given)
+    assert "prompt" in notice["text"]
+    assert state.visitor == "ada"
+
+
+def test_stop_is_off_when_something_else_has_ended_a_run(form, shelf, turnstile, trace, tmp_path):
+    """A race has a button of its own, and a loaded trace has none; a newer run keeps this one."""
+    events, who = Events(form, shelf, turnstile), gr.Request(username="ada")
+    asked = [None, "Say something.", "autoregressive", 1000, "any", *form.defaults("recap")]
+    short = [*asked[:3], 8, *asked[4:]]
+    path = tmp_path / "trace.json"
+    trace.save(path)
+
+    def race(state):
+        methods = ["recap", "autoregressive"]
+        *_, (*_, stop) = events.race(state, who, *short, methods, True)
+        assert stop.interactive is False
+
+    enders = {
+        race: False,
+        lambda state: events.load_trace(state, str(path)): False,
+        lambda state: list(events.run(state, who, *short)): None,
+    }
+    for ender, interactive in enders.items():
+        state = SessionState()
+        run = events.run(state, who, *asked)
+        next(run)
+        ender(state)
+        *_, (_, _, _, stop, _) = run
+        assert getattr(stop, "interactive", None) is interactive
 
 
 def test_the_budget_is_adaptive_or_a_number(form):

@@ -1,5 +1,6 @@
 """What a host can set, and what a Space finds in this folder."""
 
+import os
 import re
 import subprocess
 import sys
@@ -71,6 +72,20 @@ def test_a_bad_start_is_one_line():
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "RECAP_STALL_SECONDS: must be a whole number, got 'soon'" in done.stderr
+
+
+def test_a_model_that_cannot_be_lent_out_ends_the_start_in_words(tmp_path):
+    """Where GPUs are lent the weights must be there first: one sentence, no traceback."""
+    stand_in = "def GPU(duration=None):\n    return lambda function: function\n"
+    (tmp_path / "spaces.py").write_text(stand_in, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "app.py"], cwd=ROOT, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "SPACES_ZERO_GPU": "true",
+             "RECAP_MODEL": "no/such", "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("app.py: no/such is not on this machine")
 
 
 def test_the_command_line(monkeypatch, tmp_path):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.serving import serve
+from tests.visitor import Visitor as Page
 
 #: Each pass takes a twentieth of a second, so that this run would take minutes.
 LONG = ("slow run", 4000)
@@ -142,6 +143,23 @@ def test_more_tokens_than_the_host_gives_are_refused(server):
     visitor = Visitor(server, "greedy")
     visitor.ask("hello", 4001)
     assert "between 1 and 4000" in visitor.finish()["output"]["error"]
+
+
+def test_calls_without_a_connection_push_no_page_out():
+    """As `curl` makes them, each in a session of its own: more of them than sessions are kept."""
+    with (
+        serve("-m", "tests.simulated", RECAP_SESSIONS="2") as address,
+        Page(address) as page,
+    ):
+        page.run(prompt="hello", limit=4)
+        own = json.loads(page.export("trace"))["id"]
+        program = Visitor(address, "")
+        for _ in range(4):
+            call = {"data": [None, "hello", "autoregressive", 4, None]}
+            event = program.post("/gradio_api/call/decode", call)["event_id"]
+            with urllib.request.urlopen(f"{address}/gradio_api/call/decode/{event}") as answer:
+                assert b"event: complete" in answer.read()
+        assert json.loads(page.export("trace"))["id"] == own
 
 
 def test_only_who_can_log_in_comes_in(tmp_path):

@@ -77,6 +77,23 @@ def test_a_process_that_dies_is_told_and_harms_nobody(lent, platform, turnstile,
     assert state.trace.text == text
 
 
+def test_a_device_lost_there_leaves_the_weights_here(lent, target, turnstile, ask, monkeypatch):
+    """The forked process had a GPU of its own, and the next run gets another one."""
+    state = SessionState()
+    list(stream(state, ask(), "any", lent, turnstile))
+
+    def fail(request, **options):
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(target, "prefill", fail)
+        *_, last = stream(state, ask(), "any", lent, turnstile)
+    assert "a fresh GPU is lent" in json.loads(last["end"])["message"]
+    assert lent.current is target
+    *_, last = stream(state, ask(), "any", lent, turnstile)
+    assert json.loads(last["end"])["finish"] == "length"
+
+
 def test_errors_keep_their_words_on_the_way(lent, turnstile, ask):
     """What the engine says of a bad request is what the visitor reads."""
     *_, last = stream(SessionState(), ask(prompt=""), "any", lent, turnstile)

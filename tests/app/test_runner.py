@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from app.runner import Closed, Opened, Passed, Prefilled, Turnstile, Worker, decode
+from app.line import Turnstile
+from app.runner import Closed, Opened, Passed, Prefilled, Worker, decode
 from recap.decoding import Run, new_memory
 from recap.errors import PromptError
 
@@ -20,6 +21,25 @@ def test_events_add_up_to_the_engines_run(target, ask):
     assert events[-1].trace.text == expected.text
     steps = [event.step for event in events if isinstance(event, Passed)]
     assert [e.token for step in steps for e in step.emitted] == expected.token_ids[1:]
+
+
+def test_who_waits_for_the_first_model_is_told_so(monkeypatch):
+    """It is no run that is stuck, however long it takes."""
+    turnstile = Turnstile(stall=60)
+    loading = turnstile.join(what="the model is being loaded")
+    assert turnstile.wait(loading, lambda: False)
+    turnstile.beat(loading, preparing=True)
+    workers = [Worker(turnstile, lambda stop, note: iter(())) for _ in range(3)]
+    said = ["", "; 1 run is before yours", "; 2 runs are before yours"]
+    assert [w.status() for w in workers] == [
+        f"Waiting: the model is being loaded{more}." for more in said
+    ]
+    monkeypatch.setattr(turnstile, "stalled", lambda: 90.0)
+    assert workers[0].status() == "Waiting: the model is being loaded, for 90 s now."
+    turnstile.leave(loading, measured=False)
+    for worker in workers:
+        worker.join(10)
+        assert not worker.alive
 
 
 def test_events_can_cross_a_process_border(target, ask):
@@ -65,7 +85,9 @@ def test_the_turnstile_keeps_the_order_of_arrival():
         return produce
 
     workers = [Worker(turnstile, wait(number)) for number in range(3)]
-    assert [worker.ahead for worker in workers] == [0, 1, 2]
+    assert [worker.status() for worker in workers] == [
+        "", "Waiting: 1 run is before yours.", "Waiting: 2 runs are before yours.",
+    ]  # fmt: skip
     gate.set()
     for worker in workers:
         worker.join(5)

@@ -2,8 +2,12 @@
 
 import copy
 import json
+import threading
+from dataclasses import replace
 
+from app.events import Events
 from app.models import ModelShelf
+from app.racing import stream_race
 from app.state import SessionState
 from app.streaming import stream
 from recap.decoding import Run
@@ -61,6 +65,23 @@ def test_clear_during_a_run_is_not_undone(shelf, turnstile, ask):
     assert state.size() == (0, 0)
 
 
+def test_clear_waits_while_the_memories_are_bounded(target, monkeypatch):
+    """A run's thread bounds them, and Clear comes from the page's."""
+    state = SessionState()
+    clear = threading.Thread(target=state.clear)
+
+    def settle():
+        if clear.ident is None:
+            clear.start()
+            clear.join(0.2)  # as far as it comes
+
+    monkeypatch.setattr(state.memory(target, "recap"), "settle", settle)
+    state.memory(target, "recap-plus")
+    state.bound(0)
+    clear.join(10)
+    assert state.memories(target.name) == {}
+
+
 def test_closing_the_stream_stops_the_run(shelf, turnstile, ask):
     """A tab that is closed ends its run; the trace so far stays."""
     state = SessionState()
@@ -83,6 +104,37 @@ def test_a_new_run_ends_the_one_before(shelf, turnstile, ask):
     assert last["serial"] > first["serial"]
     *_, ended = old
     assert json.loads(ended["end"])["finish"] in ("cancelled", "error")
+
+
+def test_a_run_that_was_replaced_leaves_the_shown_trace_alone(shelf, turnstile, ask, tmp_path):
+    """Also where its last events come after a loaded trace, or a newer run, has taken its place."""
+    state = SessionState()
+    old = stream(state, ask("autoregressive", 4000), "any", shelf, turnstile)
+    next(value for value in old if value["steps"])
+    path = tmp_path / "trace.json"
+    replace(state.trace, id="loaded", finish="cancelled").save(path)
+    view, _ = Events(None, shelf, turnstile).load_trace(state, str(path))
+    assert view["serial"] == state.shown
+    list(old)
+    assert state.trace.id == "loaded"
+    old = stream(state, ask("autoregressive", 4000), "any", shelf, turnstile)
+    next(value for value in old if value["steps"])
+    list(stream(state, ask(), "any", shelf, turnstile))
+    newer = state.trace
+    list(old)
+    assert state.trace is newer
+
+
+def test_a_race_leaves_the_trace_to_the_run_that_it_ended(shelf, turnstile, ask):
+    """What is shown above a race is still the run."""
+    state = SessionState()
+    run = stream(state, ask("autoregressive", 4000), "any", shelf, turnstile)
+    next(value for value in run if value["steps"])
+    methods = ["recap", "autoregressive"]
+    list(stream_race(state, ask(), methods, "any", shelf, turnstile, cold=True))
+    *_, last = run
+    assert state.trace.finish == "cancelled"
+    assert len(state.trace.steps) == len(last["steps"])
 
 
 def test_a_model_that_cannot_be_loaded_says_why(turnstile, ask):

@@ -26,8 +26,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from app.layout import build
+from app.line import Turnstile
 from app.models import ModelShelf
-from app.runner import Turnstile
 from tests.visitor import ROOT, RefusedError, Server, Visitor, running_server
 
 
