@@ -78,6 +78,10 @@ class PredictionStore:
             found = self._read[slot] = self._held[slot]
         return found
 
+    def row(self, key: int) -> Predictions:
+        """A copy of the one row under this key. Raises `KeyError` where there is none."""
+        return self._held.take([self._slots[key]])
+
     def write(
         self, keys: Sequence[int], rows: Sequence[int], predictions: Predictions
     ) -> list[int]:
@@ -338,18 +342,33 @@ class PersistentMemory:
         Longest key first; what an earlier request left under orders 2 and 3 counts as carried.
         Nothing is changed.
         """
-        stores = (self.copy() if self._unsettled else self).stores
         hits = []
-        for order in sorted(stores, reverse=True):
+        for order in sorted(self.stores, reverse=True):
             own = tokens[-order:]
             if len(own) == order and all(0 <= token < self.vocabulary for token in own):
                 key = 0
                 for token in own:
                     key = key * self.vocabulary + token
-                prediction = stores[order].get(key)
+                prediction = self._settled(order, key)
                 if prediction is not None:
                     hits.append(Hit(order, order > 1, prediction))
         return hits
+
+    def _settled(self, order: int, key: int) -> Prediction | None:
+        """What `settle` would leave under a key, or leaves there; nothing is moved for it."""
+        store, local = self.stores[order], self._unsettled.get(order)
+        if local is None:
+            return store.get(key)
+        if len(store) + len(local) > store.capacity:  # something may be pushed out
+            return self.copy().stores[order].get(key)
+        if key not in local:
+            return store.get(key)
+        # A store of this pair alone meets the same rules.
+        pair = PredictionStore(1, store.keep)
+        for one in (store, local):
+            if key in one:
+                pair.write([key], [0], one.row(key))
+        return pair.get(key)
 
     def copy(self) -> PersistentMemory:
         """An independent copy, for a lane of a race: all that was learnt so far, settled."""

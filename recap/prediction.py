@@ -141,6 +141,7 @@ def predictions_from_rows(
     made.ints[:, columns], made.ints[:, columns + 1] = request, step
     # Eight digits are more than the fusion can tell apart, and keep saved traces short.
     kept = probs.astype(np.float64).round(8)
+    kept[np.isnan(kept)] = 0.0  # of a model whose numbers have overflown: it predicts nothing
     made.floats[:, :columns], made.floats[:, columns] = kept, concentrations(kept, columns)
     if step == SEED_STEP:
         made.seeds = frozenset(range(len(made)))

@@ -55,7 +55,12 @@ def load_set(name: str, limit: int | None = None, seed: int = 0) -> list[Item]:
 
     if limit is not None and limit < 1:
         raise RecapError(f"--limit must be at least 1, got {limit}.")
-    names = list(BENCHMARKS) if name == PAPER else [part for part in name.split(",") if part]
+    if name == PAPER:
+        names = list(BENCHMARKS)
+    elif Path(name).is_file():  # which may have a comma in its name
+        names = [name]
+    else:
+        names = [part.strip() for part in name.split(",") if part.strip()]
     if len(names) == 1:
         return _load_one(names[0], limit, seed)
     parts = {part: _load_one(part, limit, seed) for part in names}

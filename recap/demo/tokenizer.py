@@ -18,18 +18,11 @@ from transformers import PreTrainedTokenizerFast
 from recap.demo.facts import KINDS, sample
 from recap.demo.grammar import REGISTRY, build_turn, chat, turn_about
 from recap.demo.words import COLOURS, LEXICON, SHAPES, SIZES
+from recap.targets.tiny import SPECIAL_TOKENS
 
 VOCABULARY = 1408
 MERGES = 120  # learnt pieces, for words that have no id of their own
-SPECIALS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-)
+SPECIALS = SPECIAL_TOKENS  # Qwen's, as the small random models have them
 # Words with the space before them, single digits, runs of punctuation, line ends, other space.
 _SPLIT = r" ?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+|\s*[\r\n]+|\s+(?!\S)|\s+"
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers.generation.logits_process import SuppressTokensLogitsProcessor
 
+from recap.cost import CostCurve
 from recap.decoding import Run, new_memory
 from recap.detokenize import decode
 from recap.drafters import METHODS
@@ -204,3 +205,23 @@ def test_the_image_is_described_not_kept():
     assert trace.image["height"] == 60
     assert len(trace.image["sha256"]) == 64
     assert trace.image_tokens == request_of(target).image_tokens
+
+
+@pytest.mark.parametrize("budget", [16, "adaptive"])
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_a_model_whose_numbers_overflow_ends_cleanly(method, budget, tmp_path):
+    """Half of the logits, or all of them, are no numbers: no traceback, and a trace that loads."""
+    for every in (1, 2):
+        target = tiny_target("llama", 1)
+        target.model.lm_head.weight.data[::every] = float("nan")
+        trace = Run(
+            target,
+            target.prepare("go go go"),
+            method,
+            settings=METHODS[method].settings(budget=budget),
+            max_new_tokens=12,
+            cost=CostCurve(((1, 1e-3), (16, 1e-3))),
+        ).finish_all()
+        assert (trace.finish, len(trace.token_ids)) == ("length", 12)
+        trace.save(tmp_path / "trace.json")
+        assert Trace.load(tmp_path / "trace.json").token_ids == trace.token_ids

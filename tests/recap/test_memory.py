@@ -358,6 +358,37 @@ def test_a_memory_can_be_looked_up_without_a_request(rows):
     assert persistent.lookup([VOCABULARY]) == []
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.tuples(tokens, tokens, tokens), predictions(least=1), st.booleans()),
+        min_size=1,
+        max_size=24,
+    ),
+    st.sampled_from([0.0, 0.5]),
+    st.sampled_from([2, 9, 262_144]),
+)
+def test_a_lookup_finds_what_a_settled_copy_holds(rows, keep, capacity):
+    """Between requests: blended or overwritten, seeds below the rest, the oldest pushed out."""
+    options = Settings(carry=0.5, blend=keep, top_k=K)
+    persistent = PersistentMemory(VOCABULARY)
+    middle = len(rows) // 2
+    for part in (rows[:middle], rows[middle:]):
+        memory = RequestMemory(persistent, options)
+        for store in persistent.stores.values():
+            store.configure(capacity, keep)
+        for (before, previous, own), prediction, seed in part:
+            step = SEED_STEP if seed else 0
+            said = table([prediction._replace(request=memory.request, step=step)])
+            memory.write([own % 3], [previous % 3], [before % 2], said, [0])
+    twin = persistent.copy()
+    for before in range(2):
+        for previous in range(3):
+            for own in range(3):
+                text = [before, previous, own]
+                assert persistent.lookup(text) == twin.lookup(text)
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_a_duplicate_goes_on_by_itself(duplicate):
     """Written to and looked up like the original, which stays as it is."""

@@ -116,6 +116,15 @@ def test_several_sets_are_categories(tmp_path):
     assert len({item.id for item in items}) == 5
 
 
+def test_commas_and_spaces(tmp_path):
+    """A file may have a comma in its name; spaces around a name are none of it."""
+    row = {"id": "a", "prompt": "p"}
+    path = write_lines(tmp_path / "one,two.jsonl", row)
+    assert [item.id for item in load_set(str(path))] == ["a"]
+    other = write_lines(tmp_path / "three.jsonl", row)
+    assert {item.category for item in load_set(f" {other}, demo", limit=1)} == {str(other), "demo"}
+
+
 def test_what_is_no_set(tmp_path):
     """Nor a file, nor a name; nor one without prompts; nor a limit of none."""
     with pytest.raises(RecapError, match="textvqa"):
