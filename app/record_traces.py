@@ -15,21 +15,26 @@ import torch
 
 from app import assets
 from app.models import default_model
-from recap.demo.words import COLOURS, SHAPES
+from recap.demo.words import COLOURS, SHAPES, SIZES
 from recap.session import Session
 from recap.settings import Settings
 from recap.targets import load_target
 from recap.targets.images import load_image
 from recap.trace import Step, Trace
 
-_PROMPTS = ("Describe the picture in detail.", "Where is everything?")
+_PROMPTS = (
+    "Describe the picture in detail.",
+    "Tell me everything about this picture.",
+    "Where is everything?",
+    "List the shapes as JSON.",
+)
 #: Pictures that one memory sees.
 _PICTURES = 3
 _KIND = "scene"
 #: Many nodes: a tree to look at, and the same one on every machine.
 _NODES = 63
 #: So much of a step fits on a screen without scrolling.
-_MATCHED = range(3, 8)
+_MATCHED = range(2, 8)
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,8 @@ class Story:
         """Much matched, then a confident error that an earlier picture caused."""
         words = (self.step.emitted[-1].token, self.wrong.token)
         spelled = [_word(self.trace, token) for token in words]
-        # A colour or a shape tells more than "is" and "are".
-        telling = all(word in COLOURS or word in SHAPES for word in spelled)
+        # A colour, a shape or a size tells more than "is" and "are".
+        telling = all(word in COLOURS or word in SHAPES or word in SIZES for word in spelled)
         middle = self.step.index > 0
         return self.step.matched + 4 * self.wrong.fused + 6 * telling + 3 * middle
 
