@@ -47,8 +47,7 @@ def test_pictures_from_disk(visit, target, tmp_path):
         path = tmp_path / name
         source.save(path, **options)
         page = visit()
-        page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
-        page.page.wait_for_selector("#recap-picture img", state="detached")
+        page.remove_picture()
         page.page.locator("#recap-picture input[type=file]").set_input_files(path)
         page.page.wait_for_selector(f"#recap-picture img[src*='{path.name}']")
         page.page.wait_for_timeout(300)
@@ -79,8 +78,7 @@ def test_pictures_pasted_and_dropped(visit, target, tmp_path, way):
     source.save(path)
     page = visit()
     if way == "drop":
-        page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
-        page.page.wait_for_selector("#recap-picture img", state="detached")
+        page.remove_picture()
     page.page.evaluate(_PICTURE_EVENT, [way, list(path.read_bytes())])
     page.page.wait_for_selector("#recap-picture img[src*='given.png']")
     page.page.wait_for_timeout(300)
@@ -94,8 +92,7 @@ def test_pictures_pasted_and_dropped(visit, target, tmp_path, way):
 def test_a_picture_from_the_camera(visit):
     """Chromium's own test camera: its frame is taken, shown, and decoded."""
     page = visit(permissions=["camera"])
-    page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
-    page.page.wait_for_selector("#recap-picture img", state="detached")
+    page.remove_picture()
     page.page.get_by_label("Capture from camera").click()
     page.page.locator("[title='grant webcam access'] button").click()
     page.page.locator("#recap-picture video").wait_for()
@@ -158,8 +155,7 @@ def test_two_sessions_never_see_each_others_tokens(visit, target):
     first, second = visit(), visit()
     pages = [(first, assets.examples()[0]), (second, assets.examples()[2])]
     for page, example in pages:
-        page.page.locator("#recap-picture button[aria-label='Remove Image']").click()
-        page.page.wait_for_selector("#recap-picture img", state="detached")
+        page.remove_picture()
         page.page.locator("#recap-picture input[type=file]").set_input_files(example.image)
         page.page.wait_for_selector(f"#recap-picture img[src*='{example.image.name}']")
         page.page.wait_for_timeout(300)

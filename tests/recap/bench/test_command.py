@@ -89,7 +89,8 @@ def test_the_bundled_model_end_to_end(tmp_path):
     assert done.returncode == 0, done.stderr
     report = last_line(done.stdout)
     labels = [
-        "recap@63", "recap-plus@63", "token-recycling@80", "prompt-lookup", "autoregressive",
+        "recap@adaptive", "recap-plus@adaptive", "recap@63", "recap-plus@63",
+        "token-recycling@80", "token-recycling@adaptive", "prompt-lookup", "autoregressive",
         "transformers-greedy", "transformers-prompt-lookup",
     ]  # fmt: skip
     check_schema(report, labels, {"scene", "chart"})
