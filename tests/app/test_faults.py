@@ -175,12 +175,12 @@ def test_exports_need_no_room_on_the_disk(trace, monkeypatch):
 def test_what_nobody_expected_is_logged_and_not_shown(caplog):
     """No traceback and no message reaches the page; the log has the place and no message."""
     try:
-        raise KeyError("/root/secret")
+        raise KeyError("what a visitor typed")
     except KeyError as error:
         words = explain(error)
     assert words == "Something went wrong inside the program (KeyError); see its log."
     assert "test_faults.py" in caplog.text
-    assert "/root/secret" not in caplog.text
+    assert "what a visitor typed" not in caplog.text
 
 
 def test_a_stuck_step_is_told_to_its_visitor_and_to_those_who_wait(target, shelf, ask, monkeypatch):
