@@ -7,6 +7,7 @@ requests that share neither.
 
 from __future__ import annotations
 
+import itertools
 import random
 from functools import partial
 
@@ -23,6 +24,8 @@ _TYPES = {
 _SHARED = 6
 #: Pictures that the first type is asked of, besides the one that all types are asked of.
 _PICTURES = 6
+#: Shapes, bars or lines that a picture has at least.
+_PARTS = 4
 #: Requests with a picture and a wording of their own.
 _SINGLE = 4
 
@@ -47,10 +50,18 @@ def _kind(kind: str) -> list[Item]:
 
 
 def _item(kind: str, identity: str, picture: str, name: str, style: int) -> Item:
-    seed = f"bench/{kind}/{picture}"
+    seed = _seed(kind, picture)
     return Item(
         identity, _question(kind, name, seed, style), kind, seed, partial(_draw, kind, seed)
     )
+
+
+def _seed(kind: str, picture: str) -> str:
+    """The first picture of this name with so much on it that answers have a middle."""
+    from recap.demo.facts import parts, sample
+
+    seeds = (f"bench/{kind}/{picture}/{n}" for n in itertools.count())
+    return next(seed for seed in seeds if len(parts(sample(kind, seed))) >= _PARTS)
 
 
 def _draw(kind: str, seed: str) -> Image.Image:

@@ -149,6 +149,13 @@ class Card:
 Picture = Scene | Chart | Card
 
 
+def parts(picture: Picture) -> tuple[Thing, ...] | tuple[Bar, ...] | tuple[Line, ...]:
+    """What a picture consists of: the shapes of a scene, the bars of a chart, lines of a card."""
+    if isinstance(picture, Scene):
+        return picture.objects
+    return picture.bars if isinstance(picture, Chart) else picture.lines
+
+
 def _noise(rng: random.Random, rgb: RGB, amount: int) -> RGB:
     return tuple(max(0, min(255, c + rng.randint(-amount, amount))) for c in rgb)  # type: ignore[return-value]
 

@@ -18,7 +18,7 @@ PATCH, MERGE = 14, 2
 GRID = SIDE // (PATCH * MERGE)  # merged tokens a side
 IMAGE_TOKENS = GRID * GRID
 VISION_WIDTH = 160
-TEXT_WIDTH = 256
+TEXT_WIDTH = 192
 MAX_PARAMETERS = 4_900_000
 
 
@@ -29,10 +29,10 @@ def build_config(vocab_size: int, special_ids: dict[str, int]) -> Qwen2_5_VLConf
         text_config={
             "vocab_size": vocab_size,
             "hidden_size": TEXT_WIDTH,
-            "intermediate_size": 576,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
+            "intermediate_size": 384,
+            "num_hidden_layers": 8,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
             "max_position_embeddings": 1024,
             "rope_parameters": {
                 "rope_type": "default",

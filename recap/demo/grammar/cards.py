@@ -8,7 +8,7 @@ import random
 from recap.demo.facts import Card, Line
 from recap.demo.grammar.phrases import NUMBERS, ORDINALS, cap, counted, join
 from recap.demo.grammar.registry import request
-from recap.demo.words import ITEMS
+from recap.demo.words import ITEMS, TOTAL
 
 
 def _texts(card: Card) -> list[str]:
@@ -56,22 +56,26 @@ def _describe(card: Card, style: int, rng: random.Random):
 
 
 def _line_sentence(line: Line, index: int, last: bool, pattern: int) -> str:
+    at = "At last" if last else "Then"
     if line.cents is not None:
+        have = "comes to" if line.words == (TOTAL,) else "you can have for"
         return (
-            f"The {ORDINALS[index]} line is {line.name} at a price of {line.number}.",
-            f"In line {index + 1} we have {line.name}, and it costs {line.number}.",
-            f"{cap('at last' if last else 'then')} comes {line.name} for {line.number}.",
+            f"The {ORDINALS[index]} line is {line.name} at a price of {line.number}, printed in"
+            " clear letters.",
+            f"In line {index + 1} we have {line.name}, and the price beside it is {line.number}.",
+            f"{at} the card lists {line.name}, which {have} {line.number}.",
         )[pattern]
     if line.number:
         return (
-            f"The {ORDINALS[index]} line says {line.name} with the number {line.number}.",
-            f"In line {index + 1} we read {line.name} {line.number}.",
-            f"{cap('at last' if last else 'then')} comes {line.name} {line.number}.",
+            f"The {ORDINALS[index]} line says {line.name} with the number {line.number}, printed in"
+            " clear letters.",
+            f"In line {index + 1} we read {line.name}, and the number beside it is {line.number}.",
+            f"{at} the card says {line.name}, which has the number {line.number}.",
         )[pattern]
     return (
-        f"The {ORDINALS[index]} line says {line.name}.",
-        f"In line {index + 1} we read {line.name}.",
-        f"{cap('at last' if last else 'then')} comes {line.name}.",
+        f"The {ORDINALS[index]} line says {line.name}, printed in clear letters.",
+        f"In line {index + 1} we read {line.name}, and there is no number beside it.",
+        f"{at} the card says {line.name}, which has no number.",
     )[pattern]
 
 
@@ -100,7 +104,8 @@ def _detail(card: Card, style: int, rng: random.Random):
     )[style]
     body = []
     for index, line in enumerate(card.lines):
-        pattern = (style + n + index % 2) % 3
+        # One wording for an answer; "then" and "at last" need a line before them.
+        pattern = (style + n) % 3
         pattern = 0 if pattern == 2 and index == 0 else pattern
         body.append(_line_sentence(line, index, index == n - 1, pattern))
     if len(card.items) > 1:

@@ -62,10 +62,12 @@ def _describe(chart: Chart, style: int, rng: random.Random):
 def _bar_sentence(bar: Bar, index: int, pattern: int) -> str:
     return (
         f"The {ORDINALS[index]} bar is {bar.colour}, stands for {bar.label}"
-        f" and reaches {bar.value}.",
-        f"{cap(bar.label)} has a value of {bar.value}, drawn as {a(bar.colour)} bar.",
-        f"The {bar.colour} bar belongs to {bar.label}; its value is {bar.value}.",
-        f"For {bar.label} there is {a(bar.colour)} bar of length {bar.value}.",
+        f" and reaches {bar.value} on the scale below.",
+        f"{cap(bar.label)} has a value of {bar.value}, drawn as {a(bar.colour)} bar that begins at"
+        " the left.",
+        f"The {bar.colour} bar belongs to {bar.label}; its value is {bar.value}, as the number"
+        " beside it says.",
+        f"For {bar.label} there is {a(bar.colour)} bar, and the number at its end is {bar.value}.",
     )[pattern]
 
 
@@ -92,18 +94,23 @@ def _detail(chart: Chart, style: int, rng: random.Random):
         f'Let us begin at the top. The title is "{title}", then come {counted(n, "bar")}.',
         f'{cap(counted(n, "bar"))} are drawn here, and the title is "{title}".',
     )[style]
-    body = [_bar_sentence(b, i, (style + n + i % 2) % 4) for i, b in enumerate(chart.bars)]
+    # One wording for an answer, which turns for the last of many.
+    body = [
+        _bar_sentence(b, i, (style + n + (i == n - 1 and n > 3)) % 4)
+        for i, b in enumerate(chart.bars)
+    ]
     top, low = highest(chart), lowest(chart)
     if top[0].value == low[0].value:
         closing = f"All of them have the same value, {top[0].value}."
     else:
         tops, lows = join(b.label for b in top), join(b.label for b in low)
         closing = (
-            f"The highest is {tops} with {top[0].value}, the lowest {lows} with {low[0].value}.",
+            f"The highest {is_are(len(top))} {tops} with {top[0].value}, the lowest {lows} with"
+            f" {low[0].value}.",
             f"From {lows} with {low[0].value} up to {tops} with {top[0].value}, the bars differ"
             f" by {top[0].value - low[0].value}.",
-            f"{cap(tops)} comes out on top with {top[0].value};"
-            f" {lows} is last with {low[0].value}.",
+            f"{cap(tops)} {'come' if len(top) > 1 else 'comes'} out on top with {top[0].value};"
+            f" {lows} {is_are(len(low))} last with {low[0].value}.",
         )[style % 3]
     if n <= 3:
         closing += (

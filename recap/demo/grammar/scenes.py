@@ -97,14 +97,16 @@ def _describe(scene: Scene, style: int, rng: random.Random):
 def _sentence(thing: Thing, pattern: int) -> str:
     place = thing.place
     return (
-        f"At the {place} there is {a(full(thing))}.",
-        f"{cap(a(thing.size))} {thing.shape} in {thing.colour} sits at the {place}.",
-        f"The {place} holds {a(thing.colour)} {thing.shape} of {thing.size} size.",
-        f"At the {place} you find a {thing.shape}; it is {thing.size} and {thing.colour}.".replace(
-            "a arrow", "an arrow"
-        ),
-        f"Then comes {a(thing.colour)} {thing.shape}, {thing.size}, at the {place}.",
-    )[pattern].replace("find a arrow", "find an arrow")
+        f"At the {place} there is {a(full(thing))} with a thin dark edge.",
+        f"{cap(a(thing.size))} {thing.shape} in {thing.colour} sits at the {place}, with some free"
+        " space around it.",
+        f"The {place} holds {a(thing.colour)} {thing.shape} of {thing.size} size, drawn in one"
+        " plain color.",
+        f"At the {place} you find {a(thing.shape)}; it is {thing.size} and {thing.colour}, and it"
+        " stands alone there.",
+        f"There is {a(thing.colour)} {thing.shape}; its size is {thing.size}, and its place is the"
+        f" {place}.",
+    )[pattern]
 
 
 def _row_summary(scene: Scene, style: int) -> str:
@@ -147,11 +149,9 @@ def _detail(scene: Scene, style: int, rng: random.Random):
         f"Let us begin at the top. There {is_are(n)} {shapes} on {back} in all.",
         f"{cap(shapes)} {is_are(n)} drawn here, on a {back} background.",
     )[style]
-    # The pattern turns with the phrasing and with the row, so the wording follows the picture.
-    body = []
-    for index, thing in enumerate(things):
-        pattern = (style + thing.row) % 5
-        body.append(_sentence(thing, 0 if pattern == 4 and index == 0 else pattern))
+    # One wording for an answer, as people write, that turns for the bottom row. Which one it is
+    # depends on the phrasing, so a token continues differently in another answer.
+    body = [_sentence(thing, (style + (thing.row == 2)) % 5) for thing in things]
     empty = 9 - n
     closing = (
         f"The other {NUMBERS[empty]} places are empty.",
