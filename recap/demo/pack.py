@@ -21,7 +21,7 @@ from recap.demo.model import GRID, IMAGE_TOKENS
 
 LENGTH = 256  # tokens a row
 IGNORE = -100
-TEXT_ONLY_SHARE = 0.1  # rows that end with a request without a picture
+TEXT_ONLY_SHARE = 0.1  # rows that begin with a request without a picture
 _TRIES = 5  # how often a turn that does not fit is replaced
 
 
@@ -115,16 +115,15 @@ class Packer:
             positions.append(torch.arange(start, start + len(tokens)).repeat(3, 1))
             return True
 
+        # First, since the longest of these would not fit behind anything.
+        if rng.random() < TEXT_ONLY_SHARE:
+            turn = text_turn(rng)
+            add(turn.question, turn.answer, alone=True)
         tries = 0
-        text_only = rng.random() < TEXT_ONLY_SHARE
         while tries < _TRIES:
             turn = turn_about(picture, rng)
             if not add(turn.question, turn.answer, alone=False):
                 tries += 1
-            elif text_only:
-                text_only = False
-                turn = text_turn(rng)
-                add(turn.question, turn.answer, alone=True)
         rest = LENGTH - len(ids)
         positions.append(torch.zeros(3, rest, dtype=torch.long))
         ids += [self.pad] * rest

@@ -13,6 +13,7 @@ from recap.demo.draw import draw, to_pixels
 from recap.demo.export import averaged_model, export_model, image_processor
 from recap.demo.facts import KINDS, sample
 from recap.demo.forward import decode_hidden, encode_pictures
+from recap.demo.grammar import text_turn
 from recap.demo.model import MAX_PARAMETERS, build_model
 from recap.demo.optimise import Average, learning_rate, load_checkpoint, save_checkpoint
 from recap.demo.pack import IGNORE, LENGTH, Packer
@@ -109,7 +110,7 @@ def test_rounded_products_have_the_same_gradients(model, tokenizer, monkeypatch)
 def test_labels_are_the_answers(tokenizer):
     """Loss falls on answers and their end only; text-only segments do not see the picture."""
     packer = Packer(tokenizer)
-    pictures = [sample(kind, f"x/{i}") for i in range(8) for kind in KINDS]
+    pictures = [sample(kind, f"x/{i}") for i in range(16) for kind in KINDS]
     rows = packer.pack_rows(pictures, random.Random(0))
     assert rows.ids.shape == (len(pictures), LENGTH)
     kept = rows.labels != IGNORE
@@ -120,6 +121,15 @@ def test_labels_are_the_answers(tokenizer):
     prefix = rows.segments == 0
     assert not bool((mask & alone[:, :, None] & prefix[:, None, :]).any())
     assert bool((rows.segments[alone] > -LENGTH).any())
+
+
+def test_every_text_request_fits_a_row(tokenizer):
+    """What does not fit is never taught."""
+    packer = Packer(tokenizer)
+    for number in range(600):
+        turn = text_turn(random.Random(number))
+        tokens, _ = packer.segment(turn.question, turn.answer, alone=True)
+        assert len(packer.prefix) + len(tokens) <= LENGTH, turn.question
 
 
 def test_learning_rate_schedule():

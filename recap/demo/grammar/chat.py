@@ -39,11 +39,10 @@ TOKEN_RECYCLING = (
 )
 RECAP = (
     "RECAP keeps the predictions of every forward pass under the last one, two and three tokens."
-    " The longer keys know more about the context, and they live for one request only, so they"
-    " belong to its image; the one-token memory lasts and gives coverage. At each lookup the orders"
-    " are fused, by how specific the key is and how concentrated its prediction. A best-first"
-    " search builds a tree of candidates, and one pass of the target verifies it. No training is"
-    " needed."
+    " Longer keys know more of the context and live for one request only, so they belong to its"
+    " image; the one-token memory lasts and gives coverage. At each lookup the orders are fused, by"
+    " how specific the key is and how concentrated its prediction. A best-first search builds a"
+    " tree of candidates, and one pass of the target verifies it. No training is needed."
 )
 LOSSLESS = (
     "Yes, under greedy decoding the text stays the same, since every token is checked by the target"
