@@ -23,7 +23,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -33,9 +32,9 @@ from recap.decoding import Run
 from recap.drafters import METHODS
 from recap.targets import load_target
 from recap.targets.images import load_image
-from tests.visitor import RefusedError, Server, Visitor, running_server, text_of
+from tests.server import ROOT, Server, running_server
+from tests.visitor import RefusedError, Visitor, text_of
 
-ROOT = Path(__file__).resolve().parents[1]
 #: Share of the time after which the server has seen everything once.
 _WARM = 0.4
 #: Growth of resident memory that is no growth: pages that the allocator keeps, in KiB.

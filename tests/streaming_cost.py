@@ -15,22 +15,22 @@ Prints a table, and one JSON object on the last line.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import secrets
 import shutil
 import statistics
-import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.server import ROOT, Server, running_server
+
 PROMPT = "Describe the picture in detail."
 EXAMPLES = (0, 3, 4)
 
@@ -91,51 +91,35 @@ def _name(asked: Any) -> str:
 # In the client's process ------------------------------------------------------------------------
 
 
-class Server:
-    """The app in a process of its own, with what it says about its runs."""
+class Stopwatch:
+    """What the server says about its runs, and the way to have it do one headless."""
 
-    def __init__(self, port: int) -> None:
-        self.address = f"http://127.0.0.1:{port}"
-        environment = {
-            **os.environ, "GRADIO_SERVER_PORT": str(port), "GRADIO_SERVER_NAME": "127.0.0.1",
-            "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.streaming_cost", "--serve"], cwd=ROOT, env=environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        started = time.perf_counter()
-        self.config = self._wait()
-        self.up_seconds = time.perf_counter() - started
-
-    def _wait(self) -> dict[str, Any]:
-        for _ in range(600):
-            try:
-                return json.load(urllib.request.urlopen(f"{self.address}/config", timeout=5))
-            except (OSError, ValueError):
-                if self.process.poll() is not None:
-                    raise RuntimeError("the server ended") from None
-                time.sleep(0.1)
-        raise RuntimeError("the server did not come up")
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._log = server.log.open("r", encoding="utf-8", errors="replace")
 
     def timed(self) -> dict[str, Any]:
         """What the server says of the run that has just ended."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        line = ""
+        while self._server.process.poll() is None:
+            line += self._log.readline()
+            if not line.endswith("\n"):  # nothing more yet, or the beginning of a line
+                time.sleep(0.05)
+                continue
             if line.startswith("TIMED "):
                 return json.loads(line[6:])
-        raise RuntimeError("the server ended")
+            line = ""
+        raise RuntimeError("the server ended: " + self._server.output)
 
     def headless(self, request: str) -> dict[str, Any]:
         """Run a request that was streamed before, without anybody on the other end."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{request}\n")
-        self.process.stdin.flush()
+        assert self._server.process.stdin is not None
+        self._server.process.stdin.write(f"{request}\n".encode())
+        self._server.process.stdin.flush()
         return self.timed()
 
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
+    def close(self) -> None:
+        self._log.close()
 
 
 class Client:
@@ -143,7 +127,7 @@ class Client:
 
     def __init__(self, server: Server, tokens: int) -> None:
         self._server, self._tokens = server, tokens
-        config = server.config
+        config = json.load(urllib.request.urlopen(f"{server.address}/config"))
         run = next(
             c["id"] for c in config["components"] if c["props"].get("elem_id") == "recap-run"
         )
@@ -250,29 +234,31 @@ class Browser:
         page.wait_for_timeout(500)
         return {"updates": 0, "bytes": 0, "seconds": seconds}
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._browser.close()
         self._playwright.stop()
 
 
-def measure(
-    rounds: int, browser: bool, port: int, *, tokens: int = 160, warm: int = 2
-) -> dict[str, Any]:
+def measure(rounds: int, browser: bool, *, tokens: int = 160, warm: int = 2) -> dict[str, Any]:
     """All arms in turns, the order changing from round to round; `warm` turns come before them."""
-    server = Server(port)
-    drawing = None
-    try:
+    started = time.perf_counter()
+    with (
+        running_server("-m", "tests.streaming_cost", "--serve") as server,
+        contextlib.closing(Stopwatch(server)) as watch,
+        contextlib.ExitStack() as opened,
+    ):
+        up_seconds = time.perf_counter() - started
         client = Client(server, tokens)
         for _ in range(warm):  # every shape is warm after this, and every request known
             for example in EXAMPLES:
                 client.run(example)
-                request = server.timed()["request"]
-                server.headless(request)
+                request = watch.timed()["request"]
+                watch.headless(request)
         arms: dict[str, Any] = {"headless": None, "streamed": client}
         if browser:
-            arms["browser"] = drawing = Browser(server)
+            arms["browser"] = drawing = opened.enter_context(contextlib.closing(Browser(server)))
             drawing.run(EXAMPLES[0])
-            server.timed()
+            watch.timed()
         totals: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         first_tokens: list[float] = []
         known: dict[int, str] = {}
@@ -280,15 +266,15 @@ def measure(
             example = EXAMPLES[number % len(EXAMPLES)]
             if example not in known:
                 client.run(example)
-                known[example] = server.timed()["request"]
+                known[example] = watch.timed()["request"]
             order = list(arms)
             for arm in order[number % len(order) :] + order[: number % len(order)]:
                 seen: dict[str, Any] = {}
                 if arm == "headless":
-                    said = server.headless(known[example])
+                    said = watch.headless(known[example])
                 else:
                     seen = arms[arm].run(example)
-                    said = server.timed()
+                    said = watch.timed()
                 assert said["request"] == known[example] or arm == "browser"
                 total = totals[arm]
                 total["runs"] += 1
@@ -299,13 +285,9 @@ def measure(
                 if "first" in seen:
                     first_tokens.append(seen["first"])
                 time.sleep(0.3)  # what a run leaves behind is not the next one's
-    finally:
-        if drawing is not None:
-            drawing.stop()
-        server.stop()
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "up_seconds": round(server.up_seconds, 1),
+        "up_seconds": round(up_seconds, 1),
         "first_token_seconds": round(statistics.median(first_tokens), 3),
         "arms": _arms(totals),
     }
@@ -332,13 +314,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what streaming costs.")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--browser", action="store_true", help="also with Chromium on the page")
-    parser.add_argument("--port", type=int, default=7989)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         serve()
         return
-    result = measure(arguments.rounds, arguments.browser, arguments.port)
+    result = measure(arguments.rounds, arguments.browser)
     print(f"{'arm':10} {'runs':>5} {'tokens/s':>9} {'of headless':>12} {'by CPU':>7} {'kB/run':>8}")
     for arm, row in result["arms"].items():
         print(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.serving import serve
+from tests.server import running_server
 from tests.visitor import Visitor as Page
 
 #: Each pass takes a twentieth of a second, so that this run would take minutes.
@@ -18,10 +18,10 @@ LONG = ("slow run", 4000)
 
 @pytest.fixture(scope="module")
 def server():
-    with serve(
+    with running_server(
         "-m", "tests.simulated", RECAP_MAX_NEW_TOKENS="4000", RECAP_QUEUE_LENGTH="2"
-    ) as address:
-        yield address
+    ) as running:
+        yield running.address
 
 
 class Visitor:
@@ -148,16 +148,17 @@ def test_more_tokens_than_the_host_gives_are_refused(server):
 def test_calls_without_a_connection_push_no_page_out():
     """As `curl` makes them, each in a session of its own: more of them than sessions are kept."""
     with (
-        serve("-m", "tests.simulated", RECAP_SESSIONS="2") as address,
-        Page(address) as page,
+        running_server("-m", "tests.simulated", RECAP_SESSIONS="2") as server,
+        Page(server.address) as page,
     ):
         page.run(prompt="hello", limit=4)
         own = json.loads(page.export("trace"))["id"]
-        program = Visitor(address, "")
+        program = Visitor(server.address, "")
         for _ in range(4):
             call = {"data": [None, "hello", "autoregressive", 4, None]}
             event = program.post("/gradio_api/call/decode", call)["event_id"]
-            with urllib.request.urlopen(f"{address}/gradio_api/call/decode/{event}") as answer:
+            address = f"{server.address}/gradio_api/call/decode/{event}"
+            with urllib.request.urlopen(address) as answer:
                 assert b"event: complete" in answer.read()
         assert json.loads(page.export("trace"))["id"] == own
 
@@ -166,13 +167,14 @@ def test_only_who_can_log_in_comes_in(tmp_path):
     """An account from a file; the password is on no command line."""
     accounts = tmp_path / "accounts"
     accounts.write_text("ada:lovelace\n", "utf-8")
-    with serve("app.py", "--auth-file", str(accounts), RECAP_MODEL="tiny-random") as address:
+    command = ("app.py", "--auth-file", str(accounts))
+    with running_server(*command, RECAP_MODEL="tiny-random") as server:
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(address + "/config", timeout=30)
+            urllib.request.urlopen(server.address + "/config", timeout=30)
         assert refused.value.code == 401
         with pytest.raises(urllib.error.HTTPError, match="400"):
-            _log_in(address, "wrong")
-        assert _log_in(address, "lovelace") == 200
+            _log_in(server.address, "wrong")
+        assert _log_in(server.address, "lovelace") == 200
 
 
 def _log_in(address, password):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import serve
+from tests.server import running_server
 
 CHROMIUM_FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
@@ -55,15 +55,17 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """`python app.py`; its address."""
-    with serve() as address:
-        yield address
+    with running_server() as running:
+        yield running.address
 
 
 @pytest.fixture(scope="session")
 def simulated() -> Iterator[str]:
     """The app on a model that is slow or fails on request (`tests.simulated`); its address."""
-    with serve("-m", "tests.simulated", RECAP_QUEUE_LENGTH="2", RECAP_STALL_SECONDS="1") as address:
-        yield address
+    with running_server(
+        "-m", "tests.simulated", RECAP_QUEUE_LENGTH="2", RECAP_STALL_SECONDS="1"
+    ) as running:
+        yield running.address
 
 
 class Visit:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.visitor import Server, Visitor, running_server
+from tests.server import Server, running_server
+from tests.visitor import Visitor
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,8 @@ from recap.errors import ImageError
 from recap.targets import load_target
 from recap.targets.images import load_image
 from recap.trace import Trace
-from tests.visitor import ROOT, RefusedError, Server, Visitor
+from tests.server import ROOT, Server
+from tests.visitor import RefusedError, Visitor
 
 SCRIPT = "</script><script>alert(1)</script>"
 

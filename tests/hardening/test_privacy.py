@@ -28,7 +28,8 @@ from PIL.PngImagePlugin import PngInfo
 from app.layout import build
 from app.line import Turnstile
 from app.models import ModelShelf
-from tests.visitor import ROOT, RefusedError, Server, Visitor, running_server
+from tests.server import ROOT, Server, running_server
+from tests.visitor import RefusedError, Visitor
 
 
 class Secrets:
