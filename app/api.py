@@ -20,9 +20,9 @@ import gradio as gr
 from gradio.utils import get_upload_folder
 
 from app.events import visitor_of
+from app.jobs import Asked
 from app.line import Turnstile
 from app.models import ModelShelf
-from app.runner import Asked
 from app.sessions import PRESENCE, UPLOADS, end, refresh
 from app.state import SessionState
 from app.streaming import stream

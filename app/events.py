@@ -12,11 +12,11 @@ import gradio as gr
 from app import assets, links
 from app.charts import tokens_over_time
 from app.exports import parcel
+from app.jobs import Asked, spell
 from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import of_trace
 from app.racing import stream_race
-from app.runner import Asked, spell
 from app.sessions import UPLOADS, refresh
 from app.settings_form import SettingsForm
 from app.state import SessionState

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.faults import FaultError, explain, is_device_lost
+from app.jobs import Job, Memories, Stop
 from recap.memory import PersistentMemory
 
 if TYPE_CHECKING:
     from app.models import ModelShelf
-    from app.runner import Job
     from recap.targets.base import Target
 
 #: Seconds asked for besides those of the tokens: the fork, moving the weights, the prefill.
@@ -60,7 +60,7 @@ class Lent:
             assert target is not None, "the model is loaded before the fork"
             try:
                 for event in job.events(
-                    target, _from_states(states, target), lambda: self._asked(number), shelf.host
+                    target, _from_states(states, target), lambda: self._to_stop(number), shelf.host
                 ):
                     yield _packed(event)
             except Exception as error:
@@ -69,13 +69,7 @@ class Lent:
 
         self._call = gpu(duration=self.duration)(work)
 
-    def events(
-        self,
-        job: Job,
-        target: Target,
-        memories: dict[str, PersistentMemory],
-        stop: Callable[[], bool],
-    ) -> Iterator[Any]:
+    def events(self, job: Job, target: Target, memories: Memories, stop: Stop) -> Iterator[Any]:
         """The events of a job that a forked process does."""
         number = next(self._numbers)
         states = {name: memory.state_dict() for name, memory in memories.items()}
@@ -100,11 +94,11 @@ class Lent:
         """Seconds to ask for; a visitor's quota is checked against them before the call."""
         return min(self._most, round(_START_SECONDS + job.tokens * _SECONDS_PER_TOKEN))
 
-    def _asked(self, number: int) -> bool:
+    def _to_stop(self, number: int) -> bool:
         return struct.unpack("q", self._stopped[:])[0] == number
 
 
-def _from_states(states: dict[str, Any], target: Target) -> dict[str, PersistentMemory]:
+def _from_states(states: dict[str, Any], target: Target) -> Memories:
     memories = {}
     for name, state in states.items():
         memories[name] = PersistentMemory(target.vocabulary, target.tokenizer_id)

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from app.assets import ROOT
 from app.faults import is_device_lost, let_go
 from app.hosting import Host
+from app.jobs import Job, Memories, Stop
 from app.lending import Lent
 from recap.errors import ModelError
 from recap.known import KNOWN
-from recap.memory import PersistentMemory
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, and the page need not wait
-    from app.runner import Job
     from recap.targets import Target
 
 TINY_RANDOM = "tiny-random"
@@ -92,13 +91,7 @@ class ModelShelf:
         note("")
         return target
 
-    def events(
-        self,
-        job: Job,
-        target: Target,
-        memories: dict[str, PersistentMemory],
-        stop: Callable[[], bool],
-    ) -> Iterator[Any]:
+    def events(self, job: Job, target: Target, memories: Memories, stop: Stop) -> Iterator[Any]:
         """Do a job on the current target: here, or on a GPU that is lent for it."""
         try:
             if self._lent is not None:

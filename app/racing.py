@@ -6,20 +6,19 @@ The value grows like a run's: {"serial", "status", "note", "lanes": [...], "end"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from app.hosting import Host
+from app.jobs import Asked, Memories, NewWords, Stop, Words, bare, full, spell, trace_bytes
 from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import RunPayload, describe, dumps
-from app.runner import Asked, Worker, bare, full, prepare, spell, trace_bytes
 from app.state import SessionState
 from app.streaming import UPDATES_PER_SECOND
+from app.worker import Note, Worker
 from recap.drafters import METHODS
-from recap.memory import PersistentMemory
 from recap.trace import Step, Trace
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Moved:
     lane: str
     step: Step | None
     prefill: dict[str, Any] | None
-    words: dict[str, dict[str, Any]]
+    words: Words
     clock: float
 
 
@@ -56,9 +55,12 @@ class Raced:
     message: str | None = None
 
 
+RaceEvent = Lined | Moved | Raced
+
+
 @dataclass(frozen=True)
 class RaceJob:
-    """A race as a job; its events are CPU data, as a run's are."""
+    """A race as a job."""
 
     asked: Asked
     methods: tuple[str, ...]
@@ -69,13 +71,8 @@ class RaceJob:
         return self.asked.max_new_tokens * len(self.methods)
 
     def events(
-        self,
-        target: Target,
-        memories: dict[str, PersistentMemory],
-        stop: Callable[[], bool],
-        host: Host,
-    ) -> Iterator[Lined | Moved | Raced]:
-        """Race to the end, or until `stop()` says so between two passes."""
+        self, target: Target, memories: Memories, stop: Stop, host: Host
+    ) -> Iterator[RaceEvent]:
         from recap.race import Race
 
         asked = self.asked
@@ -83,7 +80,7 @@ class RaceJob:
         own[asked.method] = asked.settings
         race = Race(
             target,
-            prepare(target, asked, host),
+            asked.prepare(target, host),
             self.methods,
             memories=memories,
             settings={name: own[name] for name in self.methods},
@@ -95,7 +92,7 @@ class RaceJob:
             race.histories,
             race.unequal_histories,
         )
-        known, size, message = dict.fromkeys(self.methods, 0), 0, None
+        new, size, message = {name: NewWords() for name in self.methods}, 0, None
         most = host.max_file_mb * 1_000_000 * len(self.methods)
         steps = race.steps()
         try:
@@ -105,8 +102,7 @@ class RaceJob:
                 if step is None:
                     words = spell(target, trace.token_ids[0])
                 else:
-                    words = dict(islice(trace.vocabulary.items(), known[lane.name], None))
-                    known[lane.name] += len(words)
+                    words = new[lane.name].of(trace)
                     size += trace_bytes(step)
                 yield Moved(lane.name, step, None if step else trace.prefill, words, lane.clock)
                 if size > most:
@@ -134,7 +130,7 @@ class RaceState:
         self._clocks: dict[str, float] = {}
         self._unequal = False
 
-    def take(self, event: Lined | Moved | Raced) -> None:
+    def take(self, event: RaceEvent) -> None:
         """Add one event."""
         if isinstance(event, Lined):
             self.status, self.traces = "running", event.traces
@@ -215,27 +211,21 @@ def stream_race(
     """
     job = RaceJob(asked, tuple(methods), cold)
 
-    def produce(stop: Callable[[], bool], note: Callable[[str], None]) -> Iterator[Any]:
+    def produce(stop: Stop, note: Note) -> Iterator[Any]:
         target = shelf.get(model, note)
         note("Warming every shape up, so that no lane pays for being the first…")
         return shelf.events(job, target, state.memories(target.name), stop)
 
     worker = Worker(turnstile, produce, state.visitor)
-    state.stop()
-    state.worker = worker
-    state.last_race = serial = state.next_serial()
+    state.last_race = serial = state.begin(worker)
     race = RaceState(serial)
     try:
-        while True:
-            over = not worker.alive
-            events = worker.take(0 if over else 0.25)
+        for events in worker.rounds():
             for event in events:
                 race.take(event)
             race.note = worker.status()
             if race.note == worker.note and any(race.curves.values()):
                 race.note = ""  # what was being prepared is done
-            if over and not events:
-                break
             yield race
             worker.join(1 / UPDATES_PER_SECOND)
         race.close(worker.message or "Stopped before it began.")

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from app.runner import Worker
+from app.worker import Worker
 from recap.memory import PersistentMemory
 from recap.trace import Trace
 
@@ -60,6 +60,16 @@ class SessionState:
         """The step that a link named, once."""
         step, self.pending_step = self.pending_step, None
         return step
+
+    def begin(self, worker: Worker) -> int:
+        """Take a run's or race's worker; the serial of what it will show.
+
+        A session has one of them at a time: whoever presses Run again wants the new answer and not
+        two, so the one before ends.
+        """
+        self.stop()
+        self.worker = worker
+        return self.next_serial()
 
     def stop(self) -> None:
         """End the current run, if there is one; its trace so far stays."""

@@ -7,14 +7,16 @@ for value in stream(state, asked, "demo", shelf, turnstile):
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from app.jobs import Asked, Stop
 from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import RunPayload
-from app.runner import Asked, Closed, Event, Opened, Passed, Prefilled, Worker
+from app.runner import Closed, Event, Opened, Passed, Prefilled, RunJob
 from app.state import SessionState
+from app.worker import Note, Produce, Worker
 from recap.trace import Step, Trace
 
 UPDATES_PER_SECOND = 15
@@ -91,21 +93,17 @@ def stream(
 ) -> Iterator[dict[str, Any]]:
     """Run what was asked and yield the page's value as it grows.
 
-    A visitor has one run: a newer one ends it, since whoever presses Run again wants the new
-    answer and not two. Raises `BusyError`, which leaves everything as it was.
+    A run or race of this session that goes on is ended. Raises `BusyError`, which leaves everything
+    as it was.
     """
     worker = Worker(turnstile, _producer(state, asked, model, shelf, remember), state.visitor)
-    state.stop()
-    state.worker = worker
-    state.shown = state.last_run = serial = state.next_serial()
+    state.shown = state.last_run = serial = state.begin(worker)
     collector = Collector(RunPayload(serial, show=show))
     payload = collector.payload
     interval = 1 / UPDATES_PER_SECOND
     try:
         sent, when = None, 0.0
-        while True:
-            over = not worker.alive
-            events = worker.take(0 if over else 0.25)
+        for events in worker.rounds():
             for event in events:
                 collector.take(event)
             collector.encode(interval * _DETAIL_SHARE)
@@ -115,8 +113,6 @@ def stream(
             reading = payload.status == "running" and not collector.begun
             if reading and not payload.note:
                 payload.note = "Reading the prompt…"
-            if over and not events:
-                break
             look = (payload.status, payload.note, payload.steps, payload.details, len(events))
             if look != sent or time.monotonic() - when > _SILENCE:
                 sent, when = look, time.monotonic()
@@ -133,12 +129,12 @@ def stream(
 
 def _producer(
     state: SessionState, asked: Asked, model: str, shelf: ModelShelf, remember: bool
-) -> Callable[[Callable[[], bool], Callable[[str], None]], Iterator[Event]]:
-    def produce(stop: Callable[[], bool], note: Callable[[str], None]) -> Iterator[Event]:
+) -> Produce:
+    def produce(stop: Stop, note: Note) -> Iterator[Event]:
         target = shelf.get(model, note)
         epoch = state.epoch
         held = {asked.method: state.memory(target, asked.method)} if remember else {}
-        for event in shelf.events(asked, target, held, stop):
+        for event in shelf.events(RunJob(asked), target, held, stop):
             if isinstance(event, Closed) and remember:
                 state.keep(target, asked.method, event.memory, epoch)
                 state.bound(shelf.host.session_mb * 1_000_000)

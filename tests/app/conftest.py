@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from app.jobs import Asked
 from app.line import Turnstile
 from app.models import ModelShelf
-from app.runner import Asked
 from recap.drafters import METHODS
 from recap.session import Session
 from recap.targets import Target, load_target

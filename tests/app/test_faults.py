@@ -19,9 +19,9 @@ from app.hosting import Host
 from app.line import BusyError, Turnstile
 from app.models import ModelShelf
 from app.racing import stream_race
-from app.runner import Worker
 from app.state import SessionState
 from app.streaming import stream
+from app.worker import Worker
 from recap.targets import load_target
 
 
@@ -222,8 +222,8 @@ def test_a_stuck_step_is_told_to_its_visitor_and_to_those_who_wait(target, shelf
 
 def test_a_run_that_nobody_listens_to_ends(monkeypatch):
     """The buffer is bounded, and a browser that takes nothing does not hold the device."""
-    monkeypatch.setattr("app.runner._BUFFER", 50)
-    monkeypatch.setattr("app.runner._PATIENCE", 0.2)
+    monkeypatch.setattr("app.worker._BUFFER", 50)
+    monkeypatch.setattr("app.worker._PATIENCE", 0.2)
     turnstile = Turnstile()
 
     def produce(stop, note):
@@ -239,7 +239,7 @@ def test_a_run_that_nobody_listens_to_ends(monkeypatch):
 
 def test_a_slow_listener_loses_nothing(monkeypatch):
     """A full buffer waits a little for whoever empties it."""
-    monkeypatch.setattr("app.runner._BUFFER", 5)
+    monkeypatch.setattr("app.worker._BUFFER", 5)
     worker = Worker(Turnstile(), lambda stop, note: iter(range(200)))
     taken = []
     while worker.alive or not taken or taken[-1] != 199:
@@ -250,7 +250,7 @@ def test_a_slow_listener_loses_nothing(monkeypatch):
 
 def test_a_recording_that_is_too_large_ends_the_run(target, turnstile, ask, monkeypatch):
     """What came so far stays, and the page says why there is no more."""
-    monkeypatch.setattr("app.runner._STEP_BYTES", 400_000)
+    monkeypatch.setattr("app.jobs._STEP_BYTES", 400_000)
     shelf, state = ModelShelf(lambda name: target, Host(max_file_mb=1)), SessionState()
     end = run(state, ask("autoregressive", 300), shelf, turnstile)
     assert "has reached 1 MB" in end["message"]
@@ -260,7 +260,7 @@ def test_a_recording_that_is_too_large_ends_the_run(target, turnstile, ask, monk
 
 def test_the_size_of_a_recording_is_estimated_well_enough(traces):
     """Within a factor of two of the JSON that it becomes, for every method."""
-    from app.runner import trace_bytes
+    from app.jobs import trace_bytes
 
     for trace in traces.values():
         real = len(json.dumps(trace.to_json()["steps"], separators=(",", ":")))
