@@ -107,7 +107,7 @@
     }
   }
 
-  /** A step from its compact form; see app/payload.py. */
+  /** A step from its compact form; see app/encoding.py. */
   R.decodeStep = (raw) => {
     const n = raw.n;
     const nodes = n.t.map((token, id) => ({

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from app.payload import DetailEncoder, RunPayload, encode_step, of_trace
+from app.encoding import DetailEncoder, encode_step
+from app.payload import RunPayload, of_trace
 from recap.drafters import METHODS
 
 MOST_BYTES = 8_000
