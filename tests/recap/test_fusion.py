@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recap.fusion import Fusion, mix
 from recap.prediction import Hit
 from recap.settings import Settings
-from tests.recap.test_memory import predictions
+from tests.recap.predictions import predictions
 
 ORDERS = st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=3, unique=True)
 SETTINGS = st.builds(

@@ -11,9 +11,9 @@ import textwrap
 from pathlib import Path
 
 from tests.recap.families import save
-from tests.recap.hub import hub
+from tests.recap.targets.hub import hub
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 #: Loads models by name in a process of its own, since the hub client reads its settings once.
 _LOADER = """
     import json, sys
