@@ -142,9 +142,9 @@ class Turnstile:
     def _wait_of(self, before: int) -> float | None:
         if not before:
             return 0.0
-        if not self._lengths:
+        typical = self.typical
+        if typical is None:
             return None
-        typical = median(self._lengths)
         started = self._line[0].started
         spent = 0.0 if started is None else time.monotonic() - started
         # A job that is over its time already is expected to end soon, but not at once.

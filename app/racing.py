@@ -1,7 +1,7 @@
 """Several methods on one request, side by side: the engine's race, for the page.
 
-The value grows like a run's: {"serial", "status", "note", "lanes": [...], "end"}; a lane is
-{"name", "about", "first", "vocabulary", "steps", "clock", "end"} with the same compact steps.
+The value grows like a run's: {"serial", "status", "note", "unequal", "lanes": [...], "end"}; a lane
+is {"name", "about", "first", "vocabulary", "steps", "clock"} with the same compact steps.
 """
 
 from __future__ import annotations

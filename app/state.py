@@ -31,9 +31,9 @@ class SessionState:
         self.visitor: object = None
         self.worker: Worker | None = None
         self.trace: Trace | None = None
-        #: The number of the run or loaded trace that the page shows; `trace` is its own.
+        #: The serial of the run or loaded trace that the page shows; `trace` is its own.
         self.shown = 0
-        #: The numbers of the latest run and the latest race.
+        #: The serials of the latest run and the latest race.
         self.last_run = self.last_race = 0
         #: The step to go to in the next run, where a link named one.
         self.pending_step: int | None = None
@@ -49,7 +49,7 @@ class SessionState:
         return SessionState()
 
     def next_serial(self) -> int:
-        """The number of the next thing shown; the browser drops what is older than it has.
+        """The serial of the next thing shown; the browser drops what is older than it has.
 
         It goes by the clock, so that a page stays usable where its session was lost meanwhile.
         """
@@ -95,12 +95,10 @@ class SessionState:
         """How often everything was forgotten; a run notes it when it starts."""
         return self._epoch
 
-    def keep(
-        self, target: Target, method: str, memory: PersistentMemory, epoch: int | None = None
-    ) -> None:
-        """Take a memory back from a run, unless it was forgotten in the meantime."""
+    def keep(self, target: Target, method: str, memory: PersistentMemory, epoch: int) -> None:
+        """Take a memory back from a run that began in `epoch`, unless all was forgotten since."""
         with self._lock:
-            if epoch is None or epoch == self._epoch:
+            if epoch == self._epoch:
                 self._memories.setdefault(target.name, {})[method] = memory
 
     def memories(self, model: str) -> dict[str, PersistentMemory]:

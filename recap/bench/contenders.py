@@ -22,6 +22,7 @@ from recap.bench.spec import Spec
 from recap.bench.statistics import Sample
 from recap.decoding import Run, new_memory
 from recap.drafters import get_method
+from recap.memory import PersistentMemory
 from recap.settings import Settings
 from recap.targets.attention import TREE_ATTENTION
 from recap.targets.base import Request, Target
@@ -83,18 +84,10 @@ class Drafted(Contender):
 
     def run(self, request: Request, max_new_tokens: int, *, last: bool = True) -> Sample:
         """See `Contender.run`."""
-        if not self._warm:
-            memory = new_memory(self.target)
-        else:
+        memory = None
+        if self._warm:
             memory = self._memory if last else self._memory.copy()
-        run = Run(
-            self.target,
-            request.twin(),
-            self.method,
-            settings=self.settings,
-            memory=memory,
-            max_new_tokens=max_new_tokens,
-        )
+        run = self._start(request, max_new_tokens, memory)
         run.ready_budget()  # before the watch: what measuring the cost takes is not the method's
         with self._watching_memory() as peak:
             trace = run.finish_all()
@@ -114,13 +107,20 @@ class Drafted(Contender):
 
     def warm_up(self, request: Request) -> None:
         """See `Contender.warm_up`."""
-        Run(
+        self._start(request, _WARM_UP_TOKENS).finish_all()
+
+    def _start(
+        self, request: Request, max_new_tokens: int, memory: PersistentMemory | None = None
+    ) -> Run:
+        """A run of this method; without a memory, with an empty one."""
+        return Run(
             self.target,
             request.twin(),
             self.method,
             settings=self.settings,
-            max_new_tokens=_WARM_UP_TOKENS,
-        ).finish_all()
+            memory=memory,
+            max_new_tokens=max_new_tokens,
+        )
 
     def state(self) -> dict[str, Any] | None:
         """See `Contender.state`."""

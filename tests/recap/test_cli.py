@@ -6,39 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from recap.cli import main
 from recap.trace import Trace
+from tests.recap.process import ROOT, Done, run_recap
 from tests.recap.reference import picture
-
-ROOT = Path(__file__).parents[2]
-
-
-class Done(NamedTuple):
-    """What a command left behind."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def recap_process(*arguments: str, **environment: str) -> Done:
-    """Run `python -m recap` in a process of its own, as a shell would."""
-    done = subprocess.run(
-        [sys.executable, "-m", "recap", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
-    return Done(
-        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8")
-    )
 
 
 @pytest.fixture
@@ -70,7 +44,7 @@ TINY = ("--model", "tiny-random", "--threads", "1", "--max-new-tokens", "24")
 def test_run_end_to_end(image, tmp_path):
     """Text and one JSON line on stdout, the summary on stderr, a trace that loads."""
     trace_file = str(tmp_path / "trace.json")
-    done = recap_process(
+    done = run_recap(
         "run", "--image", image, "--prompt", "hi", *TINY, "--json", "--trace", trace_file
     )
     assert done.returncode == 0, done.stderr
@@ -89,7 +63,7 @@ def test_run_end_to_end(image, tmp_path):
         assert word in done.stderr
     trace = Trace.load(trace_file)
     assert trace.token_ids == result["token_ids"]
-    shown = recap_process("inspect", trace_file)
+    shown = run_recap("inspect", trace_file)
     assert shown.returncode == 0
     assert shown.stdout.count("\nStep ") == trace.passes
 
@@ -106,7 +80,7 @@ def test_every_method_prints_the_same_text(recap, image, method):
 
 def test_a_terminal_that_knows_only_ascii(image):
     """What it cannot show is replaced; nothing fails."""
-    done = recap_process("run", "--image", image, "--prompt", "hi", *TINY, PYTHONIOENCODING="ascii")
+    done = run_recap("run", "--image", image, "--prompt", "hi", *TINY, PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from recap.cli import main
+from tests.recap.process import run_python, run_recap
 from tests.recap.reference import picture
 
-ROOT = Path(__file__).parents[3]
 FIGURES = {
     "prompts", "tokens", "passes", "seconds", "seconds_without_prefill", "tokens_per_second",
     "speedup", "speedup_without_prefill", "speedup_interval", "mat", "acceptance",
@@ -74,17 +72,9 @@ def check_schema(report: dict, labels: list[str], categories: set[str]) -> None:
 def test_the_bundled_model_end_to_end(tmp_path):
     """Two of its own prompts: tables, one JSON line, the file, the page; in its own process."""
     out, page = tmp_path / "out.json", tmp_path / "page.html"
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "recap", "bench", "--limit", "2", "--max-new-tokens", "8",
-            "--threads", "1", "--json", str(out), "--plot", str(page),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    done = run_recap(
+        "bench", "--limit", "2", "--max-new-tokens", "8",
+        "--threads", "1", "--json", str(out), "--plot", str(page),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = last_line(done.stdout)
@@ -201,19 +191,11 @@ def test_two_processes_share_the_prompts(prompts, tmp_path):
     out = str(tmp_path / "out.json")
     # What `accelerate launch` starts where there are several GPUs; the CPU has it to be asked for.
     command = (
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
         "-m", "recap", "bench", "--prompts", prompts, "--device", "cpu", "--json", out,
         "--methods", "recap-plus@8,transformers-greedy", *TINY,
     )  # fmt: skip
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run_python(*command, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     report = last_line(done.stdout)
     check_schema(report, ["autoregressive", "recap-plus@8", "transformers-greedy"], {"a", "b"})

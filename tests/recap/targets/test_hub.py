@@ -8,12 +8,11 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 from tests.recap.families import save
+from tests.recap.process import ROOT
 from tests.recap.targets.hub import hub
 
-ROOT = Path(__file__).resolve().parents[3]
 #: Loads models by name in a process of its own, since the hub client reads its settings once.
 _LOADER = """
     import json, sys

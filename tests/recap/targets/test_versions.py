@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 import transformers
 
 from recap.errors import ModelError
 from recap.targets.versions import check_transformers, is_newer
+from tests.recap.process import run_python
 from tests.recap.targets.checkpoints import change_config, failure, load
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_a_type_that_this_transformers_does_not_know(folder):
@@ -56,8 +52,6 @@ def test_a_transformers_that_is_too_old_is_named_before_anything_of_it_is_missed
         sys.modules["transformers"] = types.ModuleType("transformers")
         {use}
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True
-    )
+    done = run_python("-c", textwrap.dedent(code))
     assert done.returncode
     assert "ModelError: recap needs transformers 5.24" in done.stderr
