@@ -187,10 +187,11 @@ class PredictionStore:
         """
         slots, free, keep = self._slots, self._free, self.keep
         to, take, into, mix, known = [], [], [], [], []
+        find, renew, capacity = slots.get, slots.move_to_end, self.capacity
         for key, row in zip(keys, rows, strict=True):
-            slot = slots.get(key)
+            slot = find(key)
             if slot is None:
-                if len(slots) >= self.capacity:
+                if len(slots) >= capacity:
                     slot = slots.popitem(last=False)[1]
                 elif free:
                     slot = free.pop()
@@ -200,9 +201,9 @@ class PredictionStore:
                 slots[key] = slot
             else:
                 known.append(row)
-                if row in seeds and self._held.ints[slot, -1] != SEED_STEP:
+                if seeds and row in seeds and self._held.ints[slot, -1] != SEED_STEP:
                     continue
-                slots.move_to_end(key)
+                renew(key)
                 if keep:
                     into.append(slot)
                     mix.append(row)
@@ -455,6 +456,7 @@ class RequestMemory:
             self._readers.append((order, False, own))
             if order > 1 and settings.carry:
                 self._readers.append((order, True, persistent.stores[order]))
+        self._getters = [(order, carried, store.get) for order, carried, store in self._readers]
         if settings.carry:
             persistent.carry_over(local)
 
@@ -476,13 +478,15 @@ class RequestMemory:
         packed = (None, own, second, third)
         hits: list[Hit] = []
         make = tuple.__new__  # half the time of the named tuple's own
-        for order, carried, store in self._readers:
+        latest = 0
+        for order, carried, get in self._getters:
             key = packed[order]
-            if key is None or (carried and hits and hits[-1].order == order):
+            if key is None or (carried and latest == order):
                 continue
-            prediction = store.get(key)
+            prediction = get(key)
             if prediction is not None:
                 hits.append(make(Hit, (order, carried, prediction)))
+                latest = order
         return hits
 
     def write(
