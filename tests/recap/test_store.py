@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recap.memory import PredictionStore
 from recap.prediction import Prediction, predictions_from_rows
+from recap.store import PredictionStore
 from tests.recap.predictions import K, concentration_of, predictions, slow_blend, table
 
 
