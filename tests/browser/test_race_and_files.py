@@ -83,6 +83,7 @@ def test_a_race_with_a_difference_says_so(visit, traces):
     finishes = {name: trace.finish for name, trace in lanes.items()}
     race.take(Raced({"recap": numbers, "autoregressive": same}, True, finishes))
     page = visit()
+    page.page.wait_for_function("Recap.page.race")
     page.page.evaluate("(value) => Recap.page.race.apply(value)", race.value())
     page.page.get_by_role("button", name="Skip to the end", exact=True).click()
     badge = page.page.locator(".lane[data-lane='recap'] .race-badge.bad")
