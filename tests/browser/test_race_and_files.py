@@ -12,6 +12,10 @@ from recap.targets.images import load_image
 from recap.trace import Trace
 from tests.recap.reference import rounding_race
 
+CHART_INKS = """[...document.querySelectorAll(
+  '#recap-race-chart :is(.xtick text, .ytick text, .xtitle, .ytitle, .legendtext)')]
+  .map((e) => getComputedStyle(e).fill)"""
+
 
 def test_a_race_of_three_ends_with_the_badge(visit):
     page = visit()
@@ -29,7 +33,10 @@ def test_a_race_of_three_ends_with_the_badge(visit):
         for name in ("recap", "token-recycling", "autoregressive")
     }
     assert len(texts) == 1
-    page.page.wait_for_selector("#recap-race-chart .js-plotly-plot")
+    page.page.wait_for_selector("#recap-race-chart .js-plotly-plot .legendtext")
+    for dark, ink in ((False, "rgb(86, 92, 99)"), (True, "rgb(169, 176, 184)")):
+        page.page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", dark)
+        assert set(page.page.evaluate(CHART_INKS)) == {ink}
     assert page.page.locator(".compare .tree-svg").count() == 2
     page.page.locator(".position input").fill("5")
     assert page.page.locator(".compare .tree-svg .node").count() > 2
