@@ -8,8 +8,8 @@ import plotly.graph_objects as go
 
 from recap.drafters import METHODS
 
-#: Lanes differ by dash and width: colour is kept for the source of a token. The grey is one that
-#: reads on paper and on the dark page alike.
+#: Lanes differ by dash and width: colour is kept for the source of a token. The grey is one whose
+#: lines show on paper and on the dark page alike; the page gives words an ink of their own.
 _STYLES = ((3, "solid"), (2, "dash"), (2, "dot"), (1.5, "dashdot"), (1.5, "solid"))
 _INK = "#7b828c"
 

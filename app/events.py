@@ -181,21 +181,23 @@ class Events:
         note = "The picture is not part of the link:" if picture and example is None else ""
         return {"query": links.write(link), "note": note}
 
-    def open_link(self, state: SessionState, picture: str | None, request: gr.Request) -> list[Any]:
-        """The form's values from the page's address: picture, prompt, method, limit, model, …"""
+    def open_link(self, state: SessionState, request: gr.Request) -> Any:
+        """A notice about the link in the page's address; `form` has the values of `Ask.inputs`.
+
+        The browser puts them into the form, and only where nothing was changed meanwhile.
+        """
         link = links.read(dict(request.query_params), self._shelf.host.max_new_tokens)
         if link is None:
-            return [picture, *[gr.skip()] * (5 + len(self._form.names))]
+            return gr.skip()
         state.pending_step = link.step
-        example = assets.examples()[link.example] if link.example is not None else None
-        picture = str(example.image) if example and example.image else None
         text = "Opened from a link. Press Run to decode it" + (
             f" and go to step {link.step + 1}." if link.step is not None else "."
         )
-        return [
-            picture, link.prompt, link.method, link.limit, link.model or gr.skip(),
-            {"text": text, "info": True}, *self._form.show(link.settings),
+        form = [
+            links.picture_of(link), link.prompt, link.method, link.limit,
+            link.model or self._shelf.default, *self._form.show(link.settings),
         ]  # fmt: skip
+        return {"text": text, "info": True, "form": form}
 
     def look_up(self, state: SessionState, asked: gr.EventData) -> Any:
         """What the session's memory holds behind {"tokens": [ids]}, by their last one to three.

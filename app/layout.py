@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -87,13 +88,7 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
         )  # fmt: skip
         _wire_race(race, ask, state, events)
         _wire_away(away, ask, state, view, events)
-        page.load(
-            events.open_link,
-            [state, ask.picture],
-            [ask.picture, ask.prompt, ask.method, ask.limit, ask.model, ask.notice,
-             *ask.form.components],
-            queue=False, show_progress="hidden", api_visibility="private",
-        )  # fmt: skip
+        _wire_link(page, ask, state, events)
         gr.api(endpoint(shelf, turnstile, page), api_name="decode", concurrency_limit=None)
     # Runs stand in a line of their own (`app.line`). This one lets all of them through to it, and
     # only keeps a flood of events from being taken in at all.
@@ -196,9 +191,10 @@ def _ask(shelf: ModelShelf) -> Ask:
             elem_id="recap-examples",
             examples_per_page=5,
         )
+    chosen_method = first.trace.method if first else "recap"
     method = gr.Radio(
         [(known.title, name) for name, known in METHODS.items()],
-        value=first.trace.method if first else "recap",
+        value=chosen_method,
         label="Method",
         elem_id="recap-method",
     )
@@ -216,7 +212,7 @@ def _ask(shelf: ModelShelf) -> Ask:
         with gr.Row(elem_classes="gap-tight"):
             clear = gr.Button("Clear memory", size="sm", min_width=80, elem_id="recap-clear")
             reset = gr.Button("Reset settings", size="sm", min_width=80, elem_id="recap-reset")
-        form = SettingsForm()
+        form = SettingsForm(chosen_method)
     return Ask(
         picture, prompt_box, method, limit, model, run, stop, clear, reset, notice, look, memory,
         form,
@@ -326,6 +322,25 @@ def _wire(ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
     ask.picture.change(events.look, [ask.picture, ask.model], ask.look, **quiet)
     ask.clear.click(events.clear, state, ask.memory, **quiet)
     ask.reset.click(ask.form.defaults, ask.method, ask.form.components, **quiet)
-    ask.method.change(
-        ask.form.follow, [ask.method, *ask.form.components], ask.form.components, **quiet
-    )
+    # In the browser: nothing that is changed, and no run that is started, comes in between. Only
+    # what a visitor does counts: a link that sets the method brings settings of its own.
+    ask.method.input(
+        None, ask.method, ask.form.differing, api_visibility="private",
+        js=f"(method) => ({json.dumps(ask.form.presets)})[method]",
+    )  # fmt: skip
+
+
+def _wire_link(page: gr.Blocks, ask: Ask, state: gr.State, events: Events) -> None:
+    """Open the link in the page's address, if there is one.
+
+    The server answers while the page is in use already, so its answer is no output of the form: the
+    browser fills in what is still as it was served, at once.
+    """
+    served = json.dumps([component.value for component in ask.inputs])
+    page.load(
+        events.open_link, state, ask.notice,
+        queue=False, show_progress="hidden", api_visibility="private",
+    ).then(
+        None, [ask.notice, *ask.inputs], ask.inputs, api_visibility="private",
+        js=f"(notice, ...now) => Recap.openForm(notice && notice.form, now, {served})",
+    )  # fmt: skip

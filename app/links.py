@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from gradio.data_classes import FileData
+
 from app import assets
 from app.hosting import Host
 from recap.drafters import METHODS
@@ -74,6 +76,12 @@ def read(query: dict[str, str], most: int = Host.max_new_tokens) -> Link | None:
     except (ValueError, TypeError, RecursionError, SettingsError):
         return None
     return link
+
+
+def picture_of(link: Link) -> dict[str, Any] | None:
+    """The picture of the link's example, as the browser's picture input holds one."""
+    path = assets.examples()[link.example].image if link.example is not None else None
+    return FileData(path=str(path), orig_name=path.name).model_dump() if path else None
 
 
 def changes(settings: Settings, method: str) -> dict[str, Any]:

@@ -36,12 +36,12 @@ _LONGEST_SLIDER = 512
 class SettingsForm:
     """Components for every setting, and the way from their values to `Settings`."""
 
-    def __init__(self) -> None:
+    def __init__(self, method: str = "recap") -> None:
         specs = {spec.name: spec for spec in fields(Settings)}
         order = [name for name in _FIRST if name in specs]
         self.names = [*order, *(name for name in specs if name not in order)]
         self.components: list[Any] = []
-        defaults = METHODS["recap"].settings()
+        defaults = get_method(method).settings()
         for name in self.names[: len(order)]:
             self.components.append(_component(specs[name], getattr(defaults, name)))
         with gr.Accordion("More", open=False):
@@ -67,14 +67,19 @@ class SettingsForm:
         """A method's own values, for Reset."""
         return self.show(get_method(method).settings())
 
-    def follow(self, method: str, *values: Any) -> list[Any]:
-        """Values after the method changed: those in which methods differ, the rest as they are."""
-        differing = {name for known in METHODS.values() for name in known.defaults}
-        own = self.defaults(method)
-        return [
-            default if name in differing else value
-            for name, default, value in zip(self.names, own, values, strict=True)
-        ]
+    @property
+    def differing(self) -> list[Any]:
+        """The components of those settings in which methods differ."""
+        return self._differing(self.components)
+
+    @property
+    def presets(self) -> dict[str, list[Any]]:
+        """By method, what `differing` show after that method was chosen."""
+        return {name: self._differing(self.defaults(name)) for name in METHODS}
+
+    def _differing(self, parts: Sequence[Any]) -> list[Any]:
+        names = {name for known in METHODS.values() for name in known.defaults}
+        return [part for name, part in zip(self.names, parts, strict=True) if name in names]
 
 
 def _component(spec: Field[Any], value: Any) -> Any:

@@ -11,6 +11,16 @@
     feed();
   };
 
+  /**
+   * What a link puts into the form: its values, but only where the form still holds what was served.
+   * What the visitor has changed while the page was loading stays as it is.
+   */
+  R.openForm = (link, now, served) => {
+    const content = (value) => JSON.stringify(value && value.path ? value.path : value);
+    return now.map((value, at) =>
+      link && content(value) === content(served[at]) ? link[at] : { __type__: "update" });
+  };
+
   /** A message beside the form. Its text only becomes a text node. */
   R.mountNotice = (element, props, watch) => {
     const box = element.querySelector(".recap-notice");

@@ -54,7 +54,7 @@
 
     _empty() {
       this.root.replaceChildren(h("p", { class: "quiet race-empty" },
-        "Choose who races, then press Race: the picture, prompt and settings are those on the left."));
+        "Choose who races, then press Race: the picture, prompt and settings are those of the form above."));
     }
 
     apply(value) {

@@ -100,12 +100,15 @@ def test_the_budget_is_adaptive_or_a_number(form):
             form.read(values)
 
 
-def test_changing_the_method_keeps_what_methods_share(form):
-    values = form.defaults("recap")
-    values[form.names.index("alpha")] = 2.0
-    shown = dict(zip(form.names, form.follow("recap-plus", *values), strict=True))
-    assert shown["alpha"] == 2.0
-    assert shown["carry"] == METHODS["recap-plus"].settings().carry
+def test_changing_the_method_changes_only_what_methods_differ_in(form):
+    """Every method's preset makes its own settings out of any other's."""
+    names = [form.names[form.components.index(component)] for component in form.differing]
+    assert "alpha" not in names
+    for start in METHODS:
+        for method, preset in form.presets.items():
+            values = dict(zip(form.names, form.defaults(start), strict=True))
+            values.update(zip(names, preset, strict=True))
+            assert form.read(list(values.values())) == METHODS[method].settings()
 
 
 def test_a_link_reads_back():

@@ -99,17 +99,9 @@ class Visit:
         return self.page.evaluate(f"Recap.page.store.{expression}")
 
     def remove_picture(self) -> None:
-        """Take the picture away; a page that is still being set up may put it back once."""
-        from playwright.sync_api import TimeoutError as TookTooLong
-
-        for tries in range(4):
-            self.page.locator("#recap-picture button[aria-label='Remove Image']").click()
-            try:
-                self.page.wait_for_selector("#recap-picture img", state="detached", timeout=8000)
-                return
-            except TookTooLong:
-                if tries == 3:
-                    raise
+        """Take the picture away."""
+        self.page.locator("#recap-picture button[aria-label='Remove Image']").click()
+        self.page.wait_for_selector("#recap-picture img", state="detached")
 
     def ask(self, prompt: str, *, method: str = "RECAP", tokens: int = 48) -> None:
         self.page.fill("#recap-prompt textarea", prompt)

@@ -59,6 +59,57 @@ def test_pictures_from_disk(visit, target, tmp_path):
         assert page.shown_tokens == expected.token_ids
 
 
+LINK = "/?prompt=Count+them.&method=recap-plus&tokens=20&example=1&settings=%7B%22carry%22%3A0%7D"
+
+
+@pytest.mark.parametrize("address", ["/", LINK], ids=["plain", "link"])
+def test_what_is_changed_while_the_page_loads_stays(visit, address):
+    """The server's answer to the page's own question comes late, and finds the form in use."""
+    page = visit()
+    server, held, late = page.page.url.rstrip("/"), [], True
+    page.page.goto("about:blank")  # so that nothing of the first visit is held
+    page.page.route("**/gradio_api/run/**", lambda r: held.append(r) if late else r.continue_())
+    page.page.goto(server + address)
+    page.page.wait_for_selector("#recap-picture img")
+    page.page.wait_for_function("globalThis.Recap?.page?.parts")
+    page.page.wait_for_timeout(100)  # the question is asked
+    page.remove_picture()
+    page.page.fill("#recap-limit input[type=number]", "33")
+    page.page.locator("#recap-limit input[type=number]").blur()
+    assert held
+    late = False
+    for question in held:
+        question.continue_()
+    for question in held:
+        question.request.response()
+    if address == LINK:  # what was left alone is the link's
+        page.page.locator("#recap-ask-notice").get_by_text("Opened from a link").wait_for()
+        page.page.wait_for_function(
+            "document.querySelector('#recap-prompt textarea').value === 'Count them.'"
+        )
+    page.page.wait_for_timeout(600)
+    assert page.page.locator("#recap-picture img").count() == 0
+    assert page.page.input_value("#recap-limit input[type=number]") == "33"
+    page.run()
+    page.finish()
+    assert page.store("run.about.image") is None
+    assert page.store("run.about.max_new_tokens") == 33
+    if address == LINK:
+        assert page.store("run.about.prompt") == "Count them."
+        assert page.store("run.about.method") == "recap-plus"
+        assert page.store("run.about.settings.carry") == 0.0
+
+
+def test_a_method_brings_its_own_settings_at_once(visit):
+    """Chosen and run in one breath: no answer of the server's has to arrive in between."""
+    page = visit()
+    for title, carry in (("RECAP+", 0.5), ("RECAP", 0.0)):
+        page.ask("Hello.", method=title, tokens=4)
+        page.run()
+        page.finish()
+        assert page.store("run.about.settings.carry") == carry
+
+
 _PICTURE_EVENT = """([name, bytes]) => {
   const data = new DataTransfer(), both = { bubbles: true, cancelable: true };
   data.items.add(new File([new Uint8Array(bytes)], 'given.png', { type: 'image/png' }));

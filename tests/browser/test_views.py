@@ -157,6 +157,36 @@ def test_no_horizontal_scroll(visit, width):
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_columns(visit):
+    """From 1280 px on Ask, Answer above Timeline, and Step side by side; below 900 px a stack."""
+    page = visit(viewport={"width": 1280, "height": 800})
+
+    def places(width):
+        page.page.set_viewport_size({"width": width, "height": 800})
+        page.page.wait_for_timeout(200)
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+        names = ("#recap-ask", ".panel.answer", ".panel.timeline", ".panel.step")
+        return [page.page.locator(name).bounding_box() for name in names]
+
+    for width, widest in ((1280, 360), (1440, 420), (1920, 421)):
+        ask, answer, timeline, step = places(width)
+        assert 290 <= ask["width"] <= 310
+        assert 320 <= answer["width"] <= widest
+        assert ask["x"] + ask["width"] <= answer["x"]
+        assert answer["x"] == timeline["x"]
+        assert answer["y"] + answer["height"] <= timeline["y"]
+        assert answer["x"] + answer["width"] <= step["x"]
+        assert abs(answer["y"] - step["y"]) < 2
+        assert step["width"] > 540
+    for width in (1100, 1000):  # beside the form, Answer and Timeline stand above the Step
+        ask, answer, timeline, step = places(width)
+        assert ask["x"] + ask["width"] <= answer["x"]
+        assert timeline["y"] + timeline["height"] <= step["y"]
+    tops = [box["y"] for box in places(899)]
+    assert tops == sorted(tops)
+    assert len(set(tops)) == 4
+
+
 def test_dark(visit):
     """Dark by the system's wish and by the button; text keeps its contrast."""
     page = visit("/?__theme=dark", color_scheme="dark", viewport={"width": 375, "height": 800})

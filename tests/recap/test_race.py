@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from recap.decoding import Run
 from recap.errors import SettingsError
 from recap.race import Race, compare
 from recap.session import Session
-from tests.recap.reference import METHOD_NAMES, generate, picture, tiny_target
+from tests.recap.reference import METHOD_NAMES, generate, picture, rounding_race, tiny_target
 
 
 def test_every_lane_gives_the_same_text():
@@ -104,3 +105,29 @@ def test_compare_finds_the_first_difference():
     assert compare(a, short)["first_difference"]["position"] == 5
     assert compare(a, short)["first_difference"]["this"]["token"] is None
     assert compare(a, a)["first_difference"] is None
+
+
+def test_lanes_that_differ_by_rounding_say_where_and_by_how_much():
+    """A real difference in bfloat16: the position, both tokens and both log-probabilities."""
+    race = rounding_race()
+    assert race.target.dtype == torch.bfloat16
+    traces = {lane.name: lane.run.trace for lane in race.lanes}
+    found = traces["recap"].identical
+    assert found == race.comparison()["recap"]["identical"]
+    assert found["with"] == "autoregressive"
+    difference = found["first_difference"]
+    place = difference["position"]
+    assert traces["recap"].token_ids[:place] == traces["autoregressive"].token_ids[:place]
+    assert difference["this"]["token"] != difference["reference"]["token"]
+    for side, name in (("this", "recap"), ("reference", "autoregressive")):
+        emitted = traces[name].emitted[place]
+        assert difference[side] == {"token": emitted.token, "top2": emitted.top2}
+        first, second = emitted.top2
+        assert second <= first < 0.0
+        # A near-tie: the two are no more than a few steps of bfloat16 apart.
+        assert first - second < 0.1, name
+    # The other way round it is the same difference, with the sides changed.
+    mirrored = traces["autoregressive"].identical["first_difference"]
+    assert mirrored == {
+        "position": place, "this": difference["reference"], "reference": difference["this"],
+    }  # fmt: skip
