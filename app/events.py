@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -17,15 +17,20 @@ from app.models import ModelShelf
 from app.payload import of_trace
 from app.racing import stream_race
 from app.runner import Asked, spell
-from app.sessions import UPLOADS, refresh
 from app.settings_form import SettingsForm
 from app.state import SessionState
 from app.streaming import stream
+from app.uploads import UPLOADS, refresh
 from recap.drafters import METHODS, get_method
 from recap.errors import ImageError, PromptError, RecapError, SettingsError
 from recap.memory import PersistentMemory
 from recap.trace import Trace
 
+#: Of an upload that went by its age, or because others needed the room.
+GONE = (
+    "The picture is no longer here: what is not used for long goes, and sooner where many pictures "
+    "arrive. Choose it again."
+)
 _NOTHING: dict[str, Any] = {"text": ""}
 _TEACHING = (
     "The bundled model is for teaching: it knows drawn shapes, bar charts and cards like the "
@@ -57,8 +62,10 @@ class Events:
     ) -> Iterator[tuple[Any, ...]]:
         """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
         state.visitor = visitor_of(request)
+        picture, *_ = values
         try:
-            yield from self._run(state, self._read(values))
+            with UPLOADS.needed(picture):
+                yield from self._run(state, self._read(values))
         except RecapError as error:
             yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip(), gr.skip()
 
@@ -83,8 +90,10 @@ class Events:
     ) -> Iterator[tuple[Any, ...]]:
         """Race; yields (race, notice, chart, Stop button). Behind the form: methods, cold."""
         state.visitor = visitor_of(request)
+        picture, *_ = values
         try:
-            yield from self._race(state, self._read(values))
+            with UPLOADS.needed(picture):
+                yield from self._race(state, self._read(values))
         except RecapError as error:
             yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip()
 
@@ -243,8 +252,8 @@ def read_picture(path: str | None) -> Any:
 
     if not path:
         return None
-    if not Path(path).is_file():
-        raise ImageError("The picture is no longer here. Choose it again.")
+    if not os.path.isfile(path):  # unlike pathlib's it takes any name
+        raise ImageError(GONE)
     refresh(path)
     return load_image(path)
 

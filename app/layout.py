@@ -20,12 +20,10 @@ from app.models import ModelShelf
 from app.payload import of_trace
 from app.settings_form import SettingsForm
 from app.state import SessionState
+from app.uploads import note_uploads
 from recap.drafters import METHODS
 
 _TITLE = "RECAP visualizer"
-
-#: Uploads are deleted so many seconds after their last use, looked for every so many.
-_UPLOAD_AGE, _UPLOAD_ROUND = 3600, 300
 
 _PROMPT = "Describe this picture in detail."
 
@@ -59,10 +57,7 @@ class Ask:
 
 def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
     """The whole page around one shared model."""
-    with gr.Blocks(
-        title=_TITLE, fill_width=True, analytics_enabled=False,
-        delete_cache=(_UPLOAD_ROUND, _UPLOAD_AGE),
-    ) as page:  # fmt: skip
+    with gr.Blocks(title=_TITLE, fill_width=True, analytics_enabled=False) as page:
         state = gr.State(SessionState(), delete_callback=SessionState.stop)
         components.header()
         with gr.Row(elem_id="recap-columns", equal_height=False):
@@ -104,7 +99,9 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
 def launch_options(host: Host) -> dict[str, Any]:
     """What `launch` needs to show the page as it is meant: scripts, styles, theme, limits."""
     keep_contents_out()
-    most = host.max_file_mb * 1_000_000
+    note_uploads()
+    all_files = host.uploads_mb * 1_000_000
+    most = min(host.max_file_mb * 1_000_000, all_files)
     # Styles go into the head as they are: Gradio rewrites `css` and loses container queries.
     style, script = assets.style("recap.css", "page.css"), assets.script(assets.PAGE_SCRIPTS)
     return {
@@ -115,7 +112,9 @@ def launch_options(host: Host) -> dict[str, Any]:
         "max_threads": host.queue_length + 40,
         "state_session_capacity": host.sessions,
         "app_kwargs": {
-            "middleware": [Middleware(Guard, max_file=most, grace=host.grace_seconds)],
+            "middleware": [
+                Middleware(Guard, max_file=most, all_files=all_files, grace=host.grace_seconds)
+            ],
         },
         # Neither a record of what visitors asked, nor a view of the traffic.
         "run_history": False,

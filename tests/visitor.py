@@ -67,8 +67,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def running_server(**environment: str) -> Iterator[Server]:
-    """`python app.py` on a free port of the loopback, with a folder of its own for uploads."""
+def running_server(*program: str, **environment: str) -> Iterator[Server]:
+    """`python app.py` on a free port of the loopback, with a folder of its own for uploads.
+
+    `program`: other words behind `python`.
+    """
+    command = [sys.executable, *program] if program else [sys.executable, "app.py"]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -88,9 +92,8 @@ def running_server(**environment: str) -> Iterator[Server]:
         }
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "app.py"], cwd=ROOT, env=variables, stdout=out,
-                stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                command, cwd=ROOT, env=variables, stdout=out, stderr=subprocess.STDOUT
+            )
         server = Server(f"http://127.0.0.1:{port}", process, log, uploads)
         try:
             _wait_for(server)
