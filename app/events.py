@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from app.models import ModelShelf
 from app.payload import of_trace
 from app.racing import stream_race
 from app.runner import Asked, spell
+from app.sessions import VISITS
 from app.settings_form import SettingsForm
 from app.state import SessionState
 from app.streaming import stream
@@ -30,6 +32,10 @@ from recap.trace import Trace
 GONE = (
     "The picture is no longer here: what is not used for long goes, and sooner where many pictures "
     "arrive. Choose it again."
+)
+_LOST = (
+    "What this page shows is no longer on the server: the session was away for too long, or had to "
+    "make room for others. Run it again."
 )
 _NOTHING: dict[str, Any] = {"text": ""}
 _TEACHING = (
@@ -61,10 +67,9 @@ class Events:
         self, state: SessionState, request: gr.Request, *values: Any
     ) -> Iterator[tuple[Any, ...]]:
         """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
-        state.visitor = visitor_of(request)
         picture, *_ = values
         try:
-            with UPLOADS.needed(picture):
+            with _visit(state, request), UPLOADS.needed(picture):
                 yield from self._run(state, self._read(values))
         except RecapError as error:
             yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip(), gr.skip()
@@ -89,10 +94,9 @@ class Events:
         self, state: SessionState, request: gr.Request, *values: Any
     ) -> Iterator[tuple[Any, ...]]:
         """Race; yields (race, notice, chart, Stop button). Behind the form: methods, cold."""
-        state.visitor = visitor_of(request)
         picture, *_ = values
         try:
-            with UPLOADS.needed(picture):
+            with _visit(state, request), UPLOADS.needed(picture):
                 yield from self._race(state, self._read(values))
         except RecapError as error:
             yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip()
@@ -142,14 +146,23 @@ class Events:
         """End the session's run after the pass that is going on."""
         state.stop()
 
-    def export(self, state: SessionState, kind: str) -> Any:
-        """The shown run as a file."""
+    def export(self, kind: str) -> Callable[[SessionState, gr.Request], Any]:
+        """An event that gives the shown run as a file of this kind."""
+
+        def export(state: SessionState, request: gr.Request) -> Any:
+            if state.serial == 0 and request.session_hash in VISITS:
+                raise gr.Error(_LOST, print_exception=False)
+            return parcel(self._shown(state), kind)
+
+        return export
+
+    def _shown(self, state: SessionState) -> Trace:
         trace = state.trace or (first.trace if (first := assets.first_view()) else None)
         if trace is None:
             raise gr.Error(
                 "There is nothing to take away yet: run something first.", print_exception=False
             )
-        return parcel(trace, kind)
+        return trace
 
     def load_trace(
         self, state: SessionState, path: str | None, request: gr.Request | None = None
@@ -157,7 +170,8 @@ class Events:
         """(view, notice) of a trace file; no model is needed."""
         if not path:
             return gr.skip(), gr.skip()
-        UPLOADS.use(request and request.session_hash, path)
+        session = request and request.session_hash
+        UPLOADS.use(session, path)
         try:
             trace = Trace.load(path)
             value = of_trace(trace, state.next_serial(), show=0)
@@ -168,6 +182,7 @@ class Events:
             return gr.skip(), {"text": "This trace is malformed: it holds values of other kinds."}
         state.stop()
         state.trace, state.shown = trace, value["serial"]
+        VISITS.note(session)
         return value, _NOTHING
 
     def link(
@@ -239,6 +254,18 @@ class Events:
         return _size(state)
 
 
+@contextmanager
+def _visit(state: SessionState, request: gr.Request) -> Iterator[None]:
+    """Who asks is noted; and whether what they had here is gone."""
+    state.visitor = visitor_of(request)
+    state.lost = state.lost or (state.serial == 0 and request.session_hash in VISITS)
+    try:
+        yield
+    finally:
+        if state.serial:
+            VISITS.note(request.session_hash)
+
+
 def visitor_of(request: gr.Request | None) -> str | None:
     """Who asks, as far as the line needs it: the name logged in with, else the address."""
     if request is None:
@@ -279,9 +306,11 @@ def found_in(
 
 def _size(state: SessionState) -> dict[str, Any]:
     entries, size = state.size()
-    if not entries:
-        return {"text": "The memory is empty.", "info": True}
     text = f"The memory holds {entries:,} entries, about {size / 1e6:.1f} MB."
+    if not entries:
+        text = "The memory is empty."
     if state.dropped:
         text += f" It was full: the oldest {state.dropped:,} entries were dropped."
+    if state.lost:
+        text += " It began anew: the session was away for too long, or had to make room for others."
     return {"text": text, "info": True}

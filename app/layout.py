@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -303,7 +302,7 @@ def _take_away() -> Away:
 def _wire_away(away: Away, ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
     quiet = {"show_progress": "hidden", "api_visibility": "private"}
     for kind, button in away.exports.items():
-        button.click(partial(events.export, kind=kind), state, away.parcel, **quiet)
+        button.click(events.export(kind), state, away.parcel, **quiet)
     away.svg.click(None, js="() => Recap.saveSvg()")
     away.link.click(
         events.link,

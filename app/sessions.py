@@ -9,7 +9,8 @@ no connection (`curl`) is over with its answer: its state would push those of op
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,35 @@ class Presence:
 
 #: There is one server a process, so there is one of these, too.
 PRESENCE = Presence()
+
+
+class Visits:
+    """Which sessions have had something here, the latest of them; any thread may ask.
+
+    A session's state goes where others need the room, and with its last page: a page that comes
+    back later is told so, and does not take somebody's example for its own run.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __contains__(self, session: str | None) -> bool:
+        with self._lock:
+            return session in self._sessions
+
+    def note(self, session: str | None) -> None:
+        """This session has something here now."""
+        with self._lock:
+            self._sessions[session or ""] = None
+            self._sessions.move_to_end(session or "")
+            while len(self._sessions) > _REMEMBERED:
+                self._sessions.popitem(last=False)
+
+
+#: As many as ever come back.
+_REMEMBERED = 10_000
+VISITS = Visits()
 
 
 def end(page: Any, session: str) -> None:

@@ -39,6 +39,8 @@ class SessionState:
         self.pending_step: int | None = None
         #: Entries that had to go because the memories had become too large.
         self.dropped = 0
+        #: Whether this session had been here before, and what it had is gone.
+        self.lost = False
         self._epoch = 0
         # A run's thread keeps and bounds memories while the page clears, counts and reads them.
         self._lock = threading.RLock()
@@ -102,7 +104,7 @@ class SessionState:
         """Forget everything that was learnt."""
         with self._lock:
             self._memories.clear()
-            self.dropped = 0
+            self.dropped, self.lost = 0, False
             self._epoch += 1
 
     def bound(self, limit: int) -> None:
