@@ -17,7 +17,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.events import read_picture, visitor_of
+from app.events import checked_picture, visitor_of
 from app.line import Turnstile
 from app.models import ModelShelf
 from app.runner import Asked
@@ -114,7 +114,7 @@ def _picture(image: dict | None) -> Any:
     path = image.get("path") if isinstance(image, dict) else None
     if uploaded(path) is None:
         raise ImageError("The picture must be uploaded: use gradio_client.handle_file.")
-    return read_picture(path)
+    return checked_picture(path)
 
 
 def _message(value: dict[str, Any], trace: Any) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -20,7 +22,7 @@ from app.racing import stream_race
 from app.runner import Asked, spell
 from app.sessions import VISITS
 from app.settings_form import SettingsForm
-from app.state import SessionState
+from app.state import SHOWN, SessionState
 from app.streaming import stream
 from app.uploads import UPLOADS, refresh
 from recap.drafters import METHODS, get_method
@@ -37,6 +39,8 @@ _LOST = (
     "What this page shows is no longer on the server: the session was away for too long, or had to "
     "make room for others. Run it again."
 )
+#: Pictures that are decoded at a time only to see whether they can be.
+_LOOKS = threading.BoundedSemaphore(2)
 _NOTHING: dict[str, Any] = {"text": ""}
 _TEACHING = (
     "The bundled model is for teaching: it knows drawn shapes, bar charts and cards like the "
@@ -139,7 +143,7 @@ class Events:
         if not 1 <= limit <= most:
             raise SettingsError("Max new tokens", f"must be between 1 and {most}")
         return Asked(
-            prompt.strip(), read_picture(picture), method, self._form.read(settings), int(limit)
+            prompt.strip(), checked_picture(picture), method, self._form.read(settings), int(limit)
         )
 
     def stop(self, state: SessionState) -> None:
@@ -150,7 +154,8 @@ class Events:
         """An event that gives the shown run as a file of this kind."""
 
         def export(state: SessionState, request: gr.Request) -> Any:
-            if state.serial == 0 and request.session_hash in VISITS:
+            left = state.serial == 0 and request.session_hash in VISITS
+            if state.trace is None and (left or state.gone):
                 raise gr.Error(_LOST, print_exception=False)
             return parcel(self._shown(state), kind)
 
@@ -173,15 +178,20 @@ class Events:
         session = request and request.session_hash
         UPLOADS.use(session, path)
         try:
-            trace = Trace.load(path)
+            with UPLOADS.needed(path):
+                trace = Trace.load(path)
+                size = os.stat(path).st_size
             value = of_trace(trace, state.next_serial(), show=0)
         except RecapError as error:
             return gr.skip(), {"text": str(error)}
+        except OSError:  # the session is over
+            return gr.skip(), {"text": _LOST}
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError):
             # The shape is a trace's, but somewhere in it stands something else.
             return gr.skip(), {"text": "This trace is malformed: it holds values of other kinds."}
         state.stop()
         state.trace, state.shown = trace, value["serial"]
+        SHOWN.keep(state, size, self._shelf.host.traces_mb * 1_000_000)
         VISITS.note(session)
         return value, _NOTHING
 
@@ -241,7 +251,7 @@ class Events:
         """Say at once where a picture cannot be used, or is nothing for the bundled model."""
         UPLOADS.use(request and request.session_hash, picture)
         try:
-            read_picture(picture)
+            checked_picture(picture)
         except RecapError as error:
             return {"text": str(error)}
         if picture and model == "demo" and links.example_of(picture) is None:
@@ -273,8 +283,11 @@ def visitor_of(request: gr.Request | None) -> str | None:
     return request.username or getattr(request.client, "host", None)
 
 
-def read_picture(path: str | None) -> Any:
-    """The uploaded picture as the engine decodes it, or None. Raises `ImageError`."""
+def checked_picture(path: str | None) -> Path | None:
+    """The uploaded picture, found to be one that decodes, or None. Raises `ImageError`.
+
+    Its pixels are let go again: those who wait in the line would hold hundreds of MB each.
+    """
     from recap.targets.images import load_image
 
     if not path:
@@ -282,7 +295,9 @@ def read_picture(path: str | None) -> Any:
     if not os.path.isfile(path):  # unlike pathlib's it takes any name
         raise ImageError(GONE)
     refresh(path)
-    return load_image(path)
+    with _LOOKS:
+        load_image(path)
+    return Path(path)
 
 
 def found_in(

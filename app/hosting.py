@@ -62,6 +62,9 @@ class Host:
     session_mb: int = _number(
         64, 1, 65_536, "Memory that one visitor's predictions may take, in MB."
     )
+    traces_mb: int = _number(
+        2048, 1, 1_000_000, "Memory that the runs shown take together, in MB; the oldest go."
+    )
     sessions: int = _number(128, 1, 10_000, "Visitors whose memories are kept; the oldest go.")
     grace_seconds: int = _number(
         60, 1, 86_400, "How long a visitor's session outlives its last open page."

@@ -301,8 +301,10 @@ def _take_away() -> Away:
 
 def _wire_away(away: Away, ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
     quiet = {"show_progress": "hidden", "api_visibility": "private"}
+    # A large trace takes hundreds of MB while it is read or written.
+    few = {"concurrency_limit": 2, "concurrency_id": "files"}
     for kind, button in away.exports.items():
-        button.click(events.export(kind), state, away.parcel, **quiet)
+        button.click(events.export(kind), state, away.parcel, **quiet, **few)
     away.svg.click(None, js="() => Recap.saveSvg()")
     away.link.click(
         events.link,
@@ -310,7 +312,7 @@ def _wire_away(away: Away, ask: Ask, state: gr.State, view: gr.HTML, events: Eve
         away.parcel,
         **quiet,
     )
-    away.load.upload(events.load_trace, [state, away.load], [view, away.notice], **quiet)
+    away.load.upload(events.load_trace, [state, away.load], [view, away.notice], **quiet, **few)
 
 
 def _wire(ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:

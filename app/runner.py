@@ -30,9 +30,8 @@ from recap.settings import Settings
 from recap.trace import Step, Trace
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, and the page need not wait
-    from PIL import Image
-
     from recap.targets.base import Request, Target
+    from recap.targets.images import Source
 
 #: Events that a worker keeps for whoever takes them.
 _BUFFER = 1024
@@ -61,10 +60,10 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person asked for."""
+    """What a person asked for. The picture is decoded when it is this job's turn."""
 
     prompt: str
-    image: Image.Image | None
+    image: Source | None
     method: str
     settings: Settings
     max_new_tokens: int
@@ -185,7 +184,10 @@ def decode(
 
 def prepare(target: Target, asked: Asked, host: Host) -> Request:
     """The request, where it is not longer than the host takes. Raises `RecapError`."""
-    request = target.prepare(asked.prompt, asked.image)
+    from recap.targets.images import load_image
+
+    image = load_image(asked.image) if asked.image is not None else None
+    request = target.prepare(asked.prompt, image)
     if request.prompt_length > host.max_prompt_tokens:
         raise PromptError(
             f"The prompt takes {request.prompt_length:,} tokens with its picture, and this app "

@@ -13,8 +13,8 @@ from typing import Any
 from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import RunPayload
-from app.runner import Asked, Closed, Event, Opened, Passed, Prefilled, Worker
-from app.state import SessionState
+from app.runner import Asked, Closed, Event, Opened, Passed, Prefilled, Worker, trace_bytes
+from app.state import SHOWN, SessionState
 from recap.trace import Step, Trace
 
 UPDATES_PER_SECOND = 15
@@ -125,6 +125,9 @@ def stream(
         collector.close(worker.message)
         yield payload.value()
         if collector.trace is not None:
+            if state.trace is collector.trace:
+                size = sum(map(trace_bytes, collector.trace.steps))
+                SHOWN.keep(state, size, shelf.host.traces_mb * 1_000_000)
             collector.encode(float("inf"))
             yield payload.value()
     finally:

@@ -4,14 +4,19 @@ import asyncio
 import errno
 import os
 import tempfile
+import time
 
 import gradio.route_utils
 import pytest
+from fastapi.testclient import TestClient
+from gradio.routes import App
 
 from app.assets import examples
-from app.events import GONE, read_picture
+from app.events import GONE, checked_picture
 from app.faults import DISK_FULL, explain
 from app.guard import Guard
+from app.hosting import Host
+from app.layout import build, launch_options
 from app.uploads import Uploads, note_uploads, nothing_left
 from recap.errors import ImageError
 
@@ -115,7 +120,7 @@ def test_a_picture_that_went_is_asked_for_again(arrive):
     path.unlink()
     for gone in (str(path), f"{path}{'x' * 9000}"):
         with pytest.raises(ImageError) as refused:
-            read_picture(gone)
+            checked_picture(gone)
         assert str(refused.value) == GONE
 
 
@@ -191,3 +196,26 @@ def test_where_there_is_no_room_nothing_is_written(folder):
     status, words, read = _ask(never, all_files=9000)
     assert (status, read) == (507, 3)
     assert "still need" in words
+
+
+def test_the_server_tidies_up_by_itself(tmp_path, monkeypatch, shelf, turnstile):
+    """In rounds, for as long as it runs; Gradio's own lists forget what is gone."""
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    monkeypatch.setattr("app.guard._UPLOAD_ROUND", 0.05)
+    page = build(shelf, turnstile)
+    app = App.create_app(page, app_kwargs=launch_options(Host())["app_kwargs"])
+    old, new = (tmp_path / name / "picture.png" for name in ("old", "new"))
+    for path in (old, new):
+        path.parent.mkdir()
+        path.write_bytes(b"x")
+        page.upload_file_set.add(str(path))
+    then = time.time() - 3700
+    os.utime(old, (then, then))
+    with TestClient(app):
+        for _ in range(600):
+            if page.upload_file_set == {str(new)}:
+                break
+            time.sleep(0.05)
+    assert page.upload_file_set == {str(new)}
+    assert not old.parent.exists()
+    assert new.exists()
