@@ -322,8 +322,10 @@ def guided(surface: str, inputs: int, number: int = 0) -> NoReturn:
             print(json.dumps({"seed": number, "guided": True, surface: report}), flush=True)
             os._exit(0)
 
-    # libFuzzer takes 0 for "by the clock"; a buffer is what hypothesis makes its choices from.
-    atheris.Setup(["fuzz", f"-seed={number + 1}", "-max_len=8192", "-verbosity=0"], one)
+    # libFuzzer takes 0 for "by the clock"; a buffer is what hypothesis makes its choices from. What
+    # takes long on a busy machine is no finding, and would be written to the current folder.
+    options = (f"-seed={number + 1}", "-max_len=8192", "-verbosity=0", "-report_slow_units=1000000")
+    atheris.Setup(["fuzz", *options], one)
     atheris.Fuzz()
     raise AssertionError("libFuzzer came back")
 
