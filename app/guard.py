@@ -59,6 +59,10 @@ _HEARTBEAT = "/gradio_api/heartbeat/"
 _LISTENING = "/gradio_api/queue/data"
 
 
+class _NoRoomError(Exception):
+    """All files that could make room for an upload are needed."""
+
+
 class Guard:
     """ASGI middleware: 404 for other addresses, 413 for too much, headers against caching.
 
@@ -121,27 +125,36 @@ class Guard:
 
     async def _upload(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Let an upload in where it has room; 507 where it has none, or where the disk is full."""
-        size, answering = int(dict(scope["headers"])[b"content-length"]), False
+        size = int(dict(scope["headers"])[b"content-length"])
+        reserved = answering = False
+
+        async def arriving() -> Message:
+            nonlocal reserved
+            # Not before it is read: others' files make no room for who has not logged in.
+            if not reserved and not await asyncio.to_thread(UPLOADS.reserve, size, self._all_files):
+                raise _NoRoomError
+            reserved = True
+            return await receive()
 
         async def watched(message: Message) -> None:
             nonlocal answering
             answering = True
             await send(message)
 
-        if not await asyncio.to_thread(UPLOADS.reserve, size, self._all_files):
-            await _turn_away(receive, send, _NO_ROOM)
-            return
         try:
             with nothing_left():
-                await self._app(scope, receive, watched)
+                await self._app(scope, arriving, watched)
         except ClientDisconnect:
             return  # nobody is there to answer
+        except _NoRoomError:
+            await _turn_away(receive, send, _NO_ROOM)
         except OSError as error:
             if answering or not is_disk_full(error):
                 raise
             await _turn_away(receive, send, DISK_FULL)
         finally:
-            UPLOADS.release(size)
+            if reserved:
+                UPLOADS.release(size)
 
     def _size_status(self, path: str, headers: dict[bytes, bytes]) -> int:
         limit = self._max_file + _FORM_BYTES if _uploads(path) else MAX_BODY_BYTES

@@ -187,15 +187,35 @@ def test_another_error_is_left_to_the_server(folder):
         _ask(broken)
 
 
-def test_where_there_is_no_room_nothing_is_written(folder):
+def test_where_there_is_no_room_nothing_is_read(folder):
     """The words say what it is that takes the room."""
 
-    async def never(scope, receive, send):
-        raise AssertionError("it was let in")
+    async def store(scope, receive, send):
+        raise AssertionError(f"it was let in: {await receive()}")
 
-    status, words, read = _ask(never, all_files=9000)
+    status, words, read = _ask(store, all_files=9000)
     assert (status, read) == (507, 3)
     assert "still need" in words
+
+
+def test_who_may_not_come_in_takes_nobodys_room(arrive):
+    """Gradio asks for the account before it reads a byte."""
+
+    async def refuse(scope, receive, send):
+        await send({"type": "http.response.start", "status": 401})
+        await send({"type": "http.response.body", "body": b"Not authenticated"})
+
+    async def store(scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"[]"})
+
+    path = arrive("a.png", 9)
+    assert _ask(refuse, all_files=3 * SMALL)[0] == 401
+    assert path.exists()
+    for _ in range(3):  # each gives its room back
+        assert _ask(store, all_files=2 * SMALL)[0] == 200
+    assert not path.exists()
 
 
 def test_the_server_tidies_up_by_itself(tmp_path, monkeypatch, shelf, turnstile):
