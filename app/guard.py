@@ -126,15 +126,25 @@ class Guard:
     async def _upload(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Let an upload in where it has room; 507 where it has none, or where the disk is full."""
         size = int(dict(scope["headers"])[b"content-length"])
-        reserved = answering = False
+        reserved = answering = complete = False
 
         async def arriving() -> Message:
-            nonlocal reserved
+            nonlocal reserved, complete
             # Not before it is read: others' files make no room for who has not logged in.
             if not reserved and not await asyncio.to_thread(UPLOADS.reserve, size, self._all_files):
                 raise _NoRoomError
             reserved = True
-            return await receive()
+            message = await receive()
+            complete = not message.get("more_body")
+            return message
+
+        async def turn_away(words: str) -> None:
+            """507, once all has come: a browser that still sends would not hear it."""
+            more = not complete
+            with contextlib.suppress(Exception):  # whoever has gone hears nothing anyway
+                while more:
+                    more = (await receive()).get("more_body", False)
+            await _refuse(send, 507, words)
 
         async def watched(message: Message) -> None:
             nonlocal answering
@@ -147,11 +157,11 @@ class Guard:
         except ClientDisconnect:
             return  # nobody is there to answer
         except _NoRoomError:
-            await _turn_away(receive, send, _NO_ROOM)
+            await turn_away(_NO_ROOM)
         except OSError as error:
             if answering or not is_disk_full(error):
                 raise
-            await _turn_away(receive, send, DISK_FULL)
+            await turn_away(DISK_FULL)
         finally:
             if reserved:
                 UPLOADS.release(size)
@@ -202,14 +212,6 @@ async def _tidy_up(app: Any) -> None:
 
 def _gone(paths: list[str]) -> list[str]:
     return [path for path in paths if not os.path.exists(path)]
-
-
-async def _turn_away(receive: Receive, send: Send, words: str) -> None:
-    """507 with these words, once all has come: a browser that still sends would not hear them."""
-    with contextlib.suppress(Exception):  # whoever has gone hears nothing anyway
-        while (await receive()).get("more_body"):
-            pass
-    await _refuse(send, 507, words)
 
 
 async def _refuse(send: Send, status: int, words: str = "") -> None:

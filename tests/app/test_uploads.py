@@ -156,21 +156,25 @@ def _ask(app, parts=3, **limits):
     sent = []
 
     async def receive():
+        if not coming:
+            await asyncio.sleep(3600)  # as a server does behind the last part
         return coming.pop(0)
 
     async def send(message):
         sent.append(message)
 
-    asyncio.run(guard(scope, receive, send))
+    asyncio.run(asyncio.wait_for(guard(scope, receive, send), 60))
     return sent[0]["status"], sent[1]["body"].decode(), parts - len(coming)
 
 
+@pytest.mark.parametrize("reads", [1, 2, 3])
 @pytest.mark.parametrize("kind", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_is_told_in_words(folder, kind):
-    """Once all has come: a browser that is still sending would not hear them."""
+def test_a_full_disk_is_told_in_words(folder, kind, reads):
+    """Once all has come: a browser that still sends would not hear them, nor would more come."""
 
     async def full(scope, receive, send):
-        await receive()
+        for _ in range(reads):
+            await receive()
         raise OSError(kind, os.strerror(kind), str(folder))
 
     assert _ask(full) == (507, DISK_FULL, 3)

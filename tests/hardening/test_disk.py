@@ -90,11 +90,12 @@ def test_a_full_disk_while_a_picture_arrives(server: Server, visit: Callable[[],
     kept = other.upload(_picture())
     before = {*_files(server)}
     limits = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    data = _picture()
     try:
-        for _ in range(3):
+        for most in (100_000, len(data) // 2, len(data) - 1):  # the last byte does not fit, either
+            resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (most, limits[1]))
             with pytest.raises(RefusedError) as refused:
-                one.upload(_picture())
+                one.upload(data)
             assert str(refused.value) == f"507 {DISK_FULL}"
         assert before >= {*_files(server)}
         assert Path(kept["path"]).exists()
