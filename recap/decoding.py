@@ -13,28 +13,20 @@ The loop knows neither families nor methods.
 
 from __future__ import annotations
 
-import hashlib
-import platform
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
-import torch
-import transformers
-
-from recap import __version__
 from recap.budget import Budget, FixedBudget, start_budget
 from recap.cost import CostCurve, cost_of
-from recap.detokenize import Detokenizer, spelling
+from recap.detokenize import Detokenizer
 from recap.drafters import Drafter, Outcome, Rows, get_method
 from recap.errors import ContextError, MemoryMismatchError, PromptError, SettingsError
 from recap.memory import PersistentMemory
 from recap.prediction import SEED_STEP
 from recap.processors import RowProcessors
-from recap.recording import record_step
+from recap.recording import Vocabulary, record_step, start_trace
 from recap.settings import ADAPTIVE, Settings
 from recap.targets.base import Request, Target
 from recap.trace import Step, Trace, finite
@@ -50,16 +42,6 @@ _USUAL_ANSWER = 256
 def new_memory(target: Target) -> PersistentMemory:
     """An empty persistent memory for this target's vocabulary."""
     return PersistentMemory(target.vocabulary, target.tokenizer_id)
-
-
-def versions() -> dict[str, str]:
-    """Versions of what a run's figures depend on."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "recap": __version__,
-    }
 
 
 def usual_context(prompt_length: int, max_new_tokens: int) -> int:
@@ -127,11 +109,18 @@ class Run:
         # Part of the prefill: what an earlier request has left is put in order now.
         self._start_seconds = time.perf_counter() - started
         self._detokenizer = Detokenizer(target.tokenizer) if target.tokenizer else None
-        self._known: set[int] = set()
-        self._seen: set[tuple[int, ...]] = set()
         self._alone = False
         self._finished = False
-        self.trace = self._new_trace(chosen.name)
+        self.trace = start_trace(
+            target,
+            request,
+            chosen.name,
+            self.settings,
+            max_new_tokens=max_new_tokens,
+            number=memory.requests,
+            memory=self._memory_state(),
+        )
+        self._vocabulary = Vocabulary(self.trace, target.tokenizer)
 
     # What a caller does -----------------------------------------------------------------------
 
@@ -176,7 +165,7 @@ class Run:
             },
         }
         _, ending = self._emit([token])
-        self._note_vocabulary({token, *self.trace.prefill["rows"]["ids"]})
+        self._vocabulary.note({token, *self.trace.prefill["rows"]["ids"]})
         self._settle([token], ending)
 
     def steps(self) -> Iterator[Step]:
@@ -267,7 +256,7 @@ class Run:
             memory=drafter.memory_entries(),
         )
         self.trace.steps.append(step)
-        self._note_vocabulary(self._shown(step))
+        self._vocabulary.note_step(step)
         self._settle(emitted, ending)
         return step
 
@@ -373,28 +362,6 @@ class Run:
 
     # The trace ----------------------------------------------------------------------------------
 
-    def _new_trace(self, method: str) -> Trace:
-        target, request = self.target, self.request
-        return Trace(
-            id=secrets.token_hex(8),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            model=target.name,
-            family=target.family,
-            device=str(target.device),
-            dtype=str(target.dtype).removeprefix("torch."),
-            versions=versions(),
-            method=method,
-            settings=self.settings.to_json(),
-            prompt=request.prompt,
-            image=describe_image(request.image),
-            prompt_tokens=request.prompt_length,
-            image_tokens=request.image_tokens,
-            prefill={"seconds": 0.0, "first_token": None, "top2": None, "rows": None},
-            max_new_tokens=self.max_new_tokens,
-            request=self.memory.requests,
-            memory={"start": self._memory_state(), "end": None},
-        )
-
     def _memory_state(self) -> dict[str, Any]:
         return {
             "entries": self._drafter.memory_entries(),
@@ -410,27 +377,6 @@ class Run:
             self.trace.text += self._detokenizer.finish()
         self.trace.memory["end"] = self._memory_state()
 
-    def _shown(self, step: Step) -> set[int]:
-        """The ids that a step mentions. Nodes come from entries, the suffix or the runners-up."""
-        shown = {step.root, *step.rows["choice"], *(found["token"] for found in step.suffix)}
-        # Most entries and keys have been shown by earlier steps.
-        fresh = {*step.entries.ids, *step.nodes.key} - self._seen
-        self._seen |= fresh
-        shown.update(*step.rows["ids"], *fresh)
-        if step.runner_up:
-            shown.update(step.runner_up["ids"])
-        return shown
-
-    def _note_vocabulary(self, shown: set[int]) -> None:
-        """Text and bytes of every id that is shown and that the trace does not have yet."""
-        tokenizer, known = self.target.tokenizer, self.trace.vocabulary
-        if tokenizer is None:
-            return
-        for token in shown - self._known:
-            text, spelled = spelling(tokenizer, token)
-            known[str(token)] = {"text": text, "bytes": spelled}
-        self._known |= shown
-
 
 def _check_memory(memory: PersistentMemory, target: Target) -> None:
     """Refuse a memory whose ids mean other tokens, or none."""
@@ -440,14 +386,3 @@ def _check_memory(memory: PersistentMemory, target: Target) -> None:
         raise MemoryMismatchError(
             f"This memory belongs to another model than {target.name}: start with an empty one."
         )
-
-
-def describe_image(image: Any) -> dict[str, Any] | None:
-    """What a trace says of a picture: a digest of its pixels, and its size."""
-    if image is None:
-        return None
-    return {
-        "sha256": hashlib.sha256(image.tobytes()).hexdigest(),
-        "width": image.width,
-        "height": image.height,
-    }

@@ -72,7 +72,8 @@ class Predictions:
         if ints[count - 1] < 0:
             count = ints.index(-1)
         ids, probs = tuple(ints[:count]), tuple(floats[:count])
-        return Prediction(ids, probs, concentration, probs[0], request, step)
+        # Half the time of the named tuple's own constructor.
+        return tuple.__new__(Prediction, (ids, probs, concentration, probs[0], request, step))
 
     def __iter__(self) -> Iterator[Prediction]:
         return (self[row] for row in range(len(self)))
@@ -163,10 +164,10 @@ def blend(old: Predictions, new: Predictions, keep: float) -> Predictions:
     )
     fresh, held = mixed[:, :columns], mixed[:, columns:]
     same = old_ids[:, :, None] == new_ids[:, None, :]
-    fresh += np.einsum("ro,ron->rn", held, same)
+    fresh += np.matmul(held[:, None, :], same.astype(np.float64))[:, 0]
     # What may not be chosen sorts last: a token's second mention, and padding.
-    held[same.any(2)] = -1.0
-    ragged = bool((ids < 0).any())
+    np.copyto(held, -1.0, where=same.any(2))
+    ragged = bool(ids.min(initial=0) < 0)
     if ragged:
         mixed[ids < 0] = -1.0
     best = np.argsort(-mixed, 1, kind="stable")[:, :columns]

@@ -1,4 +1,4 @@
-"""From one pass's raw parts to a `Step`. Its time is not charged to any method.
+"""From one pass's raw parts to a `Step` of a `Trace`. Its time is not charged to any method.
 
 Everything is converted to plain Python data here and once, so that saving, sending and showing a
 step need no further work and share nothing with the running engine.
@@ -6,17 +6,113 @@ step need no further work and share nothing with the running engine.
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+import platform
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+import transformers
 
+from recap import __version__
+from recap.detokenize import spelling
 from recap.drafters.base import Learned, Rows
 from recap.provenance import Provenance, provenances
 from recap.settings import Settings
-from recap.trace import LARGEST, Emitted, Entries, Lookups, Nodes, Step
+from recap.trace import LARGEST, Emitted, Entries, Lookups, Nodes, Step, Trace
 from recap.tree import CandidateTree
 
+if TYPE_CHECKING:
+    from recap.targets.base import Request, Target
+
 _DIGITS = 8
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run's figures depend on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "recap": __version__,
+    }
+
+
+def start_trace(
+    target: Target,
+    request: Request,
+    method: str,
+    settings: Settings,
+    *,
+    max_new_tokens: int,
+    number: int,
+    memory: dict[str, Any],
+) -> Trace:
+    """The trace of a request that is about to be decoded.
+
+    `number` counts the session's requests, from 1; `memory` is what its memory holds.
+    """
+    return Trace(
+        id=secrets.token_hex(8),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=target.name,
+        family=target.family,
+        device=str(target.device),
+        dtype=str(target.dtype).removeprefix("torch."),
+        versions=versions(),
+        method=method,
+        settings=settings.to_json(),
+        prompt=request.prompt,
+        image=describe_image(request.image),
+        prompt_tokens=request.prompt_length,
+        image_tokens=request.image_tokens,
+        prefill={"seconds": 0.0, "first_token": None, "top2": None, "rows": None},
+        max_new_tokens=max_new_tokens,
+        request=number,
+        memory={"start": memory, "end": None},
+    )
+
+
+def describe_image(image: Any) -> dict[str, Any] | None:
+    """What a trace says of a picture: a digest of its pixels, and its size."""
+    if image is None:
+        return None
+    return {
+        "sha256": hashlib.sha256(image.tobytes()).hexdigest(),
+        "width": image.width,
+        "height": image.height,
+    }
+
+
+class Vocabulary:
+    """Keeps a trace's vocabulary: text and bytes of every token that its steps show, each once."""
+
+    def __init__(self, trace: Trace, tokenizer: Any) -> None:
+        self._spelled, self._tokenizer = trace.vocabulary, tokenizer
+        self._known: set[int] = set()
+        self._seen: set[tuple[int, ...]] = set()  # entries and keys that were gone through
+
+    def note(self, shown: set[int]) -> None:
+        """Spell what is new among these tokens."""
+        if self._tokenizer is None:
+            return
+        for token in shown - self._known:
+            text, spelled = spelling(self._tokenizer, token)
+            self._spelled[str(token)] = {"text": text, "bytes": spelled}
+        self._known |= shown
+
+    def note_step(self, step: Step) -> None:
+        """Spell what a step shows. Nodes come from entries, the suffix or the runners-up."""
+        shown = {step.root, *step.rows["choice"], *(found["token"] for found in step.suffix)}
+        # Most entries and keys have been shown by earlier steps.
+        fresh = {*step.entries.ids, *step.nodes.key} - self._seen
+        self._seen |= fresh
+        shown.update(*step.rows["ids"], *fresh)
+        if step.runner_up:
+            shown.update(step.runner_up["ids"])
+        self.note(shown)
 
 
 def record_step(

@@ -83,7 +83,7 @@ def _watched(events: Iterator[Any], asked: Any, arm: str) -> Iterator[Any]:
 
 
 def _name(asked: Any) -> str:
-    from recap.decoding import describe_image
+    from recap.recording import describe_image
 
     return describe_image(asked.image)["sha256"]
 

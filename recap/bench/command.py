@@ -164,7 +164,7 @@ def _measure_and_report(
 
 def _conditions(arguments: argparse.Namespace, target: Target, processes: Processes) -> Conditions:
     from recap.bench.report import Conditions
-    from recap.decoding import versions
+    from recap.recording import versions
 
     return Conditions(
         model=target.name,

@@ -1,7 +1,7 @@
 """The built-in set: 48 requests about drawn pictures that training never saw.
 
 A third each are about scenes, charts and cards. Within a kind there is what a memory can carry over
-and what it must not: two wordings over three pictures each, several prompts over one picture, and
+and what it must not: two wordings over four pictures each, several prompts over one picture, and
 requests that share neither.
 """
 
@@ -23,11 +23,11 @@ _TYPES = {
 }
 _SHARED = 6
 #: Pictures that the first type is asked of, besides the one that all types are asked of.
-_PICTURES = 6
+_PICTURES = 8
 #: Shapes, bars or lines that a picture has at least.
 _PARTS = 4
 #: Requests with a picture and a wording of their own.
-_SINGLE = 4
+_SINGLE = 2
 
 
 def demo_items() -> list[Item]:
@@ -37,15 +37,12 @@ def demo_items() -> list[Item]:
 
 def _kind(kind: str) -> list[Item]:
     types = _TYPES[kind]
-    over_pictures = [(f"{kind}-pictures-{n}", f"p{n}", types[0], n // 3) for n in range(_PICTURES)]
+    over_pictures = [(f"{kind}-pictures-{n}", f"p{n}", types[0], n // 4) for n in range(_PICTURES)]
     over_prompts = [(f"{kind}-prompts-{n}", "one", types[n], 2) for n in range(_SHARED)]
     single = [(f"{kind}-single-{n}", f"s{n}", types[-1 - n], 3 + n) for n in range(_SINGLE)]
     # Repeats lie apart, as they do where people ask.
-    order = [
-        entry for entries in zip(over_pictures, over_prompts, strict=True) for entry in entries
-    ]
-    for n, entry in enumerate(single):
-        order.insert(4 * n + 3, entry)
+    others = over_prompts + single
+    order = [entry for pair in zip(over_pictures, others, strict=True) for entry in pair]
     return [_item(kind, *entry) for entry in order]
 
 

@@ -11,7 +11,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 # What `make` trains on: about 40 minutes on two cores.
-VISION_PICTURES, PICTURES = 30_000, 50_000
+VISION_PICTURES, PICTURES = 30_000, 44_000
 
 
 def _make(options: argparse.Namespace) -> int:

@@ -2,15 +2,19 @@
 
 Pictures come from the seeds `held-out/…`, which training (`train/…`) never uses. Everything is
 greedy and goes through `load_target` and the engine's loop, so it measures what a person gets.
+The work is shared out to one process a core.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,7 @@ from recap.targets import Target, load_target
 from recap.trace import Trace
 
 MAX_NEW_TOKENS = 256
+_CHUNK = 20  # pictures a task
 
 
 @dataclass(frozen=True)
@@ -152,40 +157,44 @@ _SCORERS: dict[str, Callable[..., None]] = {
 }
 
 
-def swapped_pictures(asker: Asker, count: int) -> None:
+def score_pictures(asker: Asker, kind: str, start: int, stop: int) -> None:
+    """Held-out pictures `start` to `stop` of a kind, each asked about twice."""
+    for index in range(start, stop):
+        picture = sample(kind, f"held-out/{kind}/{index}")
+        # Half of them as the app shows them: larger, with smooth edges.
+        image = draw_smooth(picture) if index % 2 else draw(picture)
+        _SCORERS[kind](asker, picture, index, image)
+
+
+def swapped_pictures(asker: Asker, kind: str, count: int) -> None:
     """Asks about a second picture what was asked about the first: the answers must differ."""
-    for kind in KINDS:
-        pictures = list(held_out(kind, 2 * count))
-        for index, (one, two) in enumerate(zip(pictures[:count], pictures[count:], strict=True)):
-            prompt = question(kind, "detail", index)
-            first, second = (asker.ask(prompt, draw(p)).text for p in (one, two))
-            asker.shares.add("swap_changes", first != second)
+    pictures = list(held_out(kind, 2 * count))
+    for index, (one, two) in enumerate(zip(pictures[:count], pictures[count:], strict=True)):
+        prompt = question(kind, "detail", index)
+        first, second = (asker.ask(prompt, draw(p)).text for p in (one, two))
+        asker.shares.add("swap_changes", first != second)
 
 
 @torch.inference_mode()
-def image_sensitivity(target: Target, count: int, shares: Shares) -> None:
+def image_sensitivity(asker: Asker, kind: str, count: int) -> None:
     """The share of answer tokens whose greedy choice changes with the picture.
 
     A state is image-sensitive when its greedy token changes if the picture is replaced by the
     mean picture of its kind or by another picture of its kind, the text so far being the same.
     """
-    for kind in KINDS:
-        pictures = list(held_out(kind, count + 1))
-        images = [draw(p) for p in pictures]
-        pixels = np.mean([np.asarray(image, dtype=np.float32) for image in images], axis=0)
-        mean = Image.fromarray(pixels.astype(np.uint8))
-        rng = random.Random(f"held-out/sensitivity/{kind}")
-        for index in range(count):
-            turn = turn_about(pictures[index], rng)
-            session = Session(target)
-            trace = session.run(
-                turn.question, images[index], "autoregressive", max_new_tokens=MAX_NEW_TOKENS
-            ).finish_all()
-            own = np.array(trace.token_ids)
-            changed = np.zeros(len(own), dtype=bool)
-            for other in (mean, images[index + 1]):
-                changed |= _greedy_choices(target, turn.question, other, own) != own
-            shares.add(f"sensitive_{kind}", int(changed.sum()), len(own))
+    target = asker.session.target
+    pictures = list(held_out(kind, count + 1))
+    images = [draw(p) for p in pictures]
+    pixels = np.mean([np.asarray(image, dtype=np.float32) for image in images], axis=0)
+    mean = Image.fromarray(pixels.astype(np.uint8))
+    rng = random.Random(f"held-out/sensitivity/{kind}")
+    for index in range(count):
+        turn = turn_about(pictures[index], rng)
+        own = np.array(asker.ask(turn.question, images[index]).token_ids)
+        changed = np.zeros(len(own), dtype=bool)
+        for other in (mean, images[index + 1]):
+            changed |= _greedy_choices(target, turn.question, other, own) != own
+        asker.shares.add(f"sensitive_{kind}", int(changed.sum()), len(own))
 
 
 def _greedy_choices(target: Target, prompt: str, image: Image.Image, tokens: np.ndarray):
@@ -212,11 +221,10 @@ def _greedy_choices(target: Target, prompt: str, image: Image.Image, tokens: np.
     return logits.argmax(-1).cpu().numpy()
 
 
-def mean_accepted_length(target: Target, count: int) -> float:
-    """MAT of RECAP with 63 nodes on the benchmark's requests, memory kept between them."""
-    session = Session(target)
+def accepted_length(asker: Asker, count: int) -> None:
+    """Tokens by passes of RECAP with 63 nodes on the benchmark's requests, memory kept."""
+    session = Session(asker.session.target)
     settings = get_method("recap").settings(budget=63)
-    emitted = passes = 0
     for item in load_set("demo", count):
         run = session.run(
             item.prompt,
@@ -226,9 +234,7 @@ def mean_accepted_length(target: Target, count: int) -> float:
             max_new_tokens=MAX_NEW_TOKENS,
         )
         trace = run.finish_all()
-        emitted += sum(step.accepted_length for step in trace.steps)
-        passes += len(trace.steps)
-    return emitted / max(1, passes)
+        asker.shares.add("mat", sum(s.accepted_length for s in trace.steps), len(trace.steps))
 
 
 def speed(name: str) -> list[Figure]:
@@ -257,6 +263,53 @@ def speed(name: str) -> list[Figure]:
     ]
 
 
+# A function that asks and counts, and what it takes behind the asker.
+Task = tuple[Callable[..., None], tuple[Any, ...]]
+_asker: Asker | None = None  # of a worker
+
+
+def _start_worker(name: str, method: str) -> None:
+    global _asker
+    torch.set_num_threads(1)
+    _asker = Asker(load_target(name), method, Shares())
+
+
+def _work(task: Task) -> Shares:
+    assert _asker is not None
+    _asker.shares = shares = Shares()
+    function, arguments = task
+    function(_asker, *arguments)
+    return shares
+
+
+def _tasks(pictures: int) -> list[Task]:
+    """All that is to be asked, what takes longest first."""
+    few = max(2, pictures // 10)
+    tasks: list[Task] = [(accepted_length, (max(6, min(48, pictures)),))]
+    tasks += [
+        (part, (kind, few)) for part in (swapped_pictures, image_sensitivity) for kind in KINDS
+    ]
+    for kind in KINDS:
+        for start in range(0, pictures, _CHUNK):
+            tasks.append((score_pictures, (kind, start, min(start + _CHUNK, pictures))))
+    return tasks
+
+
+def ask_all(name: str, pictures: int, method: str, processes: int) -> Shares:
+    """All counts of the model `name`, from so many processes."""
+    shares = Shares()
+    tasks = _tasks(pictures)
+    # Not forked: the threads of torch would not come along.
+    with ProcessPoolExecutor(
+        processes, get_context("spawn"), _start_worker, (name, method)
+    ) as pool:
+        for done, found in enumerate(pool.map(_work, tasks), start=1):
+            shares.update(found)
+            print(f"[evaluate] {done} of {len(tasks)} parts", end="\r", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return shares
+
+
 def evaluate(name: str = "demo", pictures: int = 200, method: str = "recap-plus") -> int:
     """Print every figure of the model `name`; returns 1 where a target is missed, else 0.
 
@@ -265,23 +318,13 @@ def evaluate(name: str = "demo", pictures: int = 200, method: str = "recap-plus"
     """
     start = time.perf_counter()
     figures = speed(name)
-    target, shares = load_target(name), Shares()
-    asker = Asker(target, method, shares)
-    for kind in KINDS:
-        for index, picture in enumerate(held_out(kind, pictures)):
-            # Half of them as the app shows them: larger, with smooth edges.
-            image = draw_smooth(picture) if index % 2 else draw(picture)
-            _SCORERS[kind](asker, picture, index, image)
-        print(f"[evaluate] {kind}: {pictures} pictures", flush=True)
-    few = max(2, pictures // 10)
-    swapped_pictures(asker, few)
-    image_sensitivity(target, few, shares)
+    shares = ask_all(name, pictures, method, max(1, torch.get_num_threads()))
     for share, (words, low) in _TARGETS.items():
         figures.append(Figure(words, 100 * shares.by_name[share].value, low=low))
     for kind in KINDS:
         value = 100 * shares.by_name[f"sensitive_{kind}"].value
         figures.append(Figure(f"{kind}s: image-sensitive tokens", value))
-    mat = mean_accepted_length(target, max(6, min(48, pictures)))
+    mat = shares.by_name["mat"].value
     figures.append(Figure("MAT of RECAP with 63 nodes", mat, "tokens", 3, 4.5))
     figures.append(Figure("seconds for this evaluation", time.perf_counter() - start, "s"))
     for figure in figures:

@@ -38,6 +38,11 @@ class Shares:
     def add(self, name: str, right: int, asked: int = 1) -> None:
         self.by_name.setdefault(name, Share()).add(right, asked)
 
+    def update(self, other: Shares) -> None:
+        """Add another collection's counts."""
+        for name, share in other.by_name.items():
+            self.add(name, share.right, share.asked)
+
 
 def best_alignment(answer: Sequence[T], truth: Sequence[T], gain: Callable[[T, T], int]) -> int:
     """The largest sum of gains over alignments that keep the order of both sequences.
