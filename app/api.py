@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio.utils import get_upload_folder
 
-from app.events import visitor_of
+from app.events import checked_picture, visitor_of
 from app.jobs import Asked
 from app.line import Turnstile
 from app.models import ModelShelf
-from app.sessions import PRESENCE, UPLOADS, end, refresh
+from app.sessions import PRESENCE, end
 from app.state import SessionState
 from app.streaming import stream
+from app.uploads import UPLOADS, uploaded
 from recap.drafters import get_method
 from recap.errors import ImageError, PromptError, RecapError, SettingsError
 from recap.settings import Settings
@@ -57,12 +56,14 @@ def endpoint(
         empty memory.
         """
         session = request.session_hash if request is not None else None
+        path = image.get("path") if isinstance(image, dict) else None
         # Who has no connection open may send one upload with several calls: it goes by its age.
-        if session in PRESENCE and isinstance(image, dict) and isinstance(image.get("path"), str):
-            UPLOADS.use(session, image["path"])
+        if session in PRESENCE:
+            UPLOADS.use(session, path)
         try:
-            asked = _asked(image, prompt, method, max_new_tokens, settings)
-            yield from updates(asked, visitor_of(request))
+            with UPLOADS.needed(path):
+                asked = _asked(image, prompt, method, max_new_tokens, settings)
+                yield from updates(asked, visitor_of(request))
         except RecapError as error:
             raise gr.Error(str(error), print_exception=False) from None
         finally:  # behind the last update, since each one makes Gradio look the session up
@@ -110,18 +111,10 @@ def _picture(image: dict | None) -> Any:
     """The uploaded picture. A path that this server did not receive as an upload is refused."""
     if not image:
         return None
-    from recap.targets.images import load_image
-
     path = image.get("path") if isinstance(image, dict) else None
-    try:
-        found = Path(path or "").resolve()
-        sent = found.is_relative_to(Path(get_upload_folder()).resolve()) and found.is_file()
-    except (TypeError, ValueError, OSError):  # no text, a zero byte, a name without end
-        sent = False
-    if not sent:
+    if uploaded(path) is None:
         raise ImageError("The picture must be uploaded: use gradio_client.handle_file.")
-    refresh(found)
-    return load_image(found)
+    return checked_picture(path)
 
 
 def _message(value: dict[str, Any], trace: Any) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +20,27 @@ from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import of_trace
 from app.racing import stream_race
-from app.sessions import UPLOADS, refresh
+from app.sessions import VISITS
 from app.settings_form import SettingsForm
-from app.state import SessionState
+from app.state import SHOWN, SessionState
 from app.streaming import stream
+from app.uploads import UPLOADS, refresh
 from recap.drafters import METHODS, get_method
 from recap.errors import ImageError, PromptError, RecapError, SettingsError
 from recap.memory import PersistentMemory
 from recap.trace import Trace
 
+#: Of an upload that went by its age, or because others needed the room.
+GONE = (
+    "The picture is no longer here: what is not used for long goes, and sooner where many pictures "
+    "arrive. Choose it again."
+)
+_LOST = (
+    "What this page shows is no longer on the server: the session was away for too long, or had to "
+    "make room for others. Run it again."
+)
+#: Pictures that are decoded at a time only to see whether they can be.
+_LOOKS = threading.BoundedSemaphore(2)
 _NOTHING: dict[str, Any] = {"text": ""}
 _TEACHING = (
     "The bundled model is for teaching: it knows drawn shapes, bar charts and cards like the "
@@ -56,9 +71,10 @@ class Events:
         self, state: SessionState, request: gr.Request, *values: Any
     ) -> Iterator[tuple[Any, ...]]:
         """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
-        state.visitor = visitor_of(request)
+        picture, *_ = values
         try:
-            yield from self._run(state, self._read(values))
+            with _visit(state, request), UPLOADS.needed(picture):
+                yield from self._run(state, self._read(values))
         except RecapError as error:
             yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip(), gr.skip()
 
@@ -82,9 +98,10 @@ class Events:
         self, state: SessionState, request: gr.Request, *values: Any
     ) -> Iterator[tuple[Any, ...]]:
         """Race; yields (race, notice, chart, Stop button). Behind the form: methods, cold."""
-        state.visitor = visitor_of(request)
+        picture, *_ = values
         try:
-            yield from self._race(state, self._read(values))
+            with _visit(state, request), UPLOADS.needed(picture):
+                yield from self._race(state, self._read(values))
         except RecapError as error:
             yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip()
 
@@ -126,21 +143,31 @@ class Events:
         if not 1 <= limit <= most:
             raise SettingsError("Max new tokens", f"must be between 1 and {most}")
         return Asked(
-            prompt.strip(), read_picture(picture), method, self._form.read(settings), int(limit)
+            prompt.strip(), checked_picture(picture), method, self._form.read(settings), int(limit)
         )
 
     def stop(self, state: SessionState) -> None:
         """End the session's run after the pass that is going on."""
         state.stop()
 
-    def export(self, state: SessionState, kind: str) -> Any:
-        """The shown run as a file."""
+    def export(self, kind: str) -> Callable[[SessionState, gr.Request], Any]:
+        """An event that gives the shown run as a file of this kind."""
+
+        def export(state: SessionState, request: gr.Request) -> Any:
+            left = state.serial == 0 and request.session_hash in VISITS
+            if state.trace is None and (left or state.gone):
+                raise gr.Error(_LOST, print_exception=False)
+            return parcel(self._shown(state), kind)
+
+        return export
+
+    def _shown(self, state: SessionState) -> Trace:
         trace = state.trace or (first.trace if (first := assets.first_view()) else None)
         if trace is None:
             raise gr.Error(
                 "There is nothing to take away yet: run something first.", print_exception=False
             )
-        return parcel(trace, kind)
+        return trace
 
     def load_trace(
         self, state: SessionState, path: str | None, request: gr.Request | None = None
@@ -148,17 +175,24 @@ class Events:
         """(view, notice) of a trace file; no model is needed."""
         if not path:
             return gr.skip(), gr.skip()
-        UPLOADS.use(request and request.session_hash, path)
+        session = request and request.session_hash
+        UPLOADS.use(session, path)
         try:
-            trace = Trace.load(path)
+            with UPLOADS.needed(path):
+                trace = Trace.load(path)
+                size = os.stat(path).st_size
             value = of_trace(trace, state.next_serial(), show=0)
         except RecapError as error:
             return gr.skip(), {"text": str(error)}
+        except OSError:  # the session is over
+            return gr.skip(), {"text": _LOST}
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError):
             # The shape is a trace's, but somewhere in it stands something else.
             return gr.skip(), {"text": "This trace is malformed: it holds values of other kinds."}
         state.stop()
         state.trace, state.shown = trace, value["serial"]
+        SHOWN.keep(state, size, self._shelf.host.traces_mb * 1_000_000)
+        VISITS.note(session)
         return value, _NOTHING
 
     def link(
@@ -219,7 +253,7 @@ class Events:
         """Say at once where a picture cannot be used, or is nothing for the bundled model."""
         UPLOADS.use(request and request.session_hash, picture)
         try:
-            read_picture(picture)
+            checked_picture(picture)
         except RecapError as error:
             return {"text": str(error)}
         if picture and model == "demo" and links.example_of(picture) is None:
@@ -232,6 +266,18 @@ class Events:
         return _size(state)
 
 
+@contextmanager
+def _visit(state: SessionState, request: gr.Request) -> Iterator[None]:
+    """Who asks is noted; and whether what they had here is gone."""
+    state.visitor = visitor_of(request)
+    state.lost = state.lost or (state.serial == 0 and request.session_hash in VISITS)
+    try:
+        yield
+    finally:
+        if state.serial:
+            VISITS.note(request.session_hash)
+
+
 def visitor_of(request: gr.Request | None) -> str | None:
     """Who asks, as far as the line needs it: the name logged in with, else the address."""
     if request is None:
@@ -239,16 +285,21 @@ def visitor_of(request: gr.Request | None) -> str | None:
     return request.username or getattr(request.client, "host", None)
 
 
-def read_picture(path: str | None) -> Any:
-    """The uploaded picture as the engine decodes it, or None. Raises `ImageError`."""
+def checked_picture(path: str | None) -> Path | None:
+    """The uploaded picture, found to be one that decodes, or None. Raises `ImageError`.
+
+    Its pixels are let go again: those who wait in the line would hold hundreds of MB each.
+    """
     from recap.targets.images import load_image
 
     if not path:
         return None
-    if not Path(path).is_file():
-        raise ImageError("The picture is no longer here. Choose it again.")
+    if not os.path.isfile(path):  # unlike pathlib's it takes any name
+        raise ImageError(GONE)
     refresh(path)
-    return load_image(path)
+    with _LOOKS:
+        load_image(path)
+    return Path(path)
 
 
 def found_in(
@@ -272,9 +323,11 @@ def found_in(
 
 def _size(state: SessionState) -> dict[str, Any]:
     entries, size = state.size()
-    if not entries:
-        return {"text": "The memory is empty.", "info": True}
     text = f"The memory holds {entries:,} entries, about {size / 1e6:.1f} MB."
+    if not entries:
+        text = "The memory is empty."
     if state.dropped:
         text += f" It was full: the oldest {state.dropped:,} entries were dropped."
+    if state.lost:
+        text += " It began anew: the session was away for too long, or had to make room for others."
     return {"text": text, "info": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import traceback
 
@@ -13,10 +14,17 @@ _log = logging.getLogger(__name__)
 _NO_MEMORY = (
     "Out of memory. Use a smaller picture, fewer new tokens, a smaller budget, or a smaller model."
 )
+#: What a full disk is called to a visitor.
+DISK_FULL = (
+    "The disk of this app is full. Try again in a few minutes; if this message comes again, "
+    "whoever hosts it has to make room."
+)
 _NO_DEVICE = (
     "The device does not answer any more. The next run loads the model anew; if this message "
     "comes again, the app has to be restarted."
 )
+#: No space, no quota, or no larger file allowed.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: How torch begins the message of a device that failed, whatever was being computed.
 _DEVICE_WORDS = ("cuda error", "cudnn error", "cublas error", "no nvidia driver", "no cuda gpus",
                  "no cuda-capable device", "device-side assert", "mps backend")  # fmt: skip
@@ -40,6 +48,8 @@ def explain(error: BaseException) -> str:
         return str(getattr(error, "message", error))  # meant for the visitor, as quotas of a Space
     if is_out_of_memory(error):
         return _NO_MEMORY
+    if is_disk_full(error):
+        return DISK_FULL
     _log.error("A run failed: %s", places(error))
     if is_device_lost(error):
         return _NO_DEVICE
@@ -53,6 +63,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     from recap.targets.failures import is_out_of_memory
 
     return is_out_of_memory(error)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether a file could not be written for want of room."""
+    return any(isinstance(cause, OSError) and cause.errno in _FULL for cause in causes(error))
 
 
 def is_device_lost(error: BaseException) -> bool:

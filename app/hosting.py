@@ -55,9 +55,15 @@ class Host:
     max_file_mb: int = _number(
         40, 1, 200, "Largest upload, and largest recording of one run, in MB."
     )
+    uploads_mb: int = _number(
+        512, 1, 1_000_000, "Disk that all uploads may take together, in MB; the oldest go."
+    )
     queue_length: int = _number(32, 1, 1000, "Most runs that may wait.")
     session_mb: int = _number(
         64, 1, 65_536, "Memory that one visitor's predictions may take, in MB."
+    )
+    traces_mb: int = _number(
+        2048, 1, 1_000_000, "Memory that the runs shown take together, in MB; the oldest go."
     )
     sessions: int = _number(128, 1, 10_000, "Visitors whose memories are kept; the oldest go.")
     grace_seconds: int = _number(

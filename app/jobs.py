@@ -19,9 +19,8 @@ from recap.settings import Settings
 from recap.trace import Step, Trace
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, and the page need not wait
-    from PIL import Image
-
     from recap.targets.base import Request, Target
+    from recap.targets.images import Source
 
 #: A session's memories on one model, by method; one that is not there is empty.
 Memories = dict[str, PersistentMemory]
@@ -38,11 +37,12 @@ _NODE_BYTES, _PREDICTION_BYTES, _STEP_BYTES = 110, 22, 900
 class Asked:
     """What was asked for, whichever way it came: by the form or by a program.
 
-    `settings` are the method's. A race takes them for this method's lane, if there is one.
+    `settings` are the method's. A race takes them for this method's lane, if there is one. The
+    picture is decoded when it is this job's turn.
     """
 
     prompt: str
-    image: Image.Image | None
+    image: Source | None
     method: str
     settings: Settings
     max_new_tokens: int
@@ -54,7 +54,10 @@ class Asked:
 
     def prepare(self, target: Target, host: Host) -> Request:
         """The request, where it is not longer than the host takes. Raises `RecapError`."""
-        request = target.prepare(self.prompt, self.image)
+        from recap.targets.images import load_image
+
+        image = load_image(self.image) if self.image is not None else None
+        request = target.prepare(self.prompt, image)
         if request.prompt_length > host.max_prompt_tokens:
             raise PromptError(
                 f"The prompt takes {request.prompt_length:,} tokens with its picture, and this app "

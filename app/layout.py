@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -21,12 +20,10 @@ from app.models import ModelShelf
 from app.payload import of_trace
 from app.settings_form import SettingsForm
 from app.state import SessionState
+from app.uploads import note_uploads
 from recap.drafters import METHODS
 
 _TITLE = "RECAP visualizer"
-
-#: Uploads are deleted so many seconds after their last use, looked for every so many.
-_UPLOAD_AGE, _UPLOAD_ROUND = 3600, 300
 
 _PROMPT = "Describe this picture in detail."
 
@@ -60,10 +57,7 @@ class Ask:
 
 def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
     """The whole page around one shared model."""
-    with gr.Blocks(
-        title=_TITLE, fill_width=True, analytics_enabled=False,
-        delete_cache=(_UPLOAD_ROUND, _UPLOAD_AGE),
-    ) as page:  # fmt: skip
+    with gr.Blocks(title=_TITLE, fill_width=True, analytics_enabled=False) as page:
         state = gr.State(SessionState(), delete_callback=SessionState.stop)
         components.header()
         with gr.Row(elem_id="recap-columns", equal_height=False):
@@ -99,7 +93,9 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
 def launch_options(host: Host) -> dict[str, Any]:
     """What `launch` needs to show the page as it is meant: scripts, styles, theme, limits."""
     keep_contents_out()
-    most = host.max_file_mb * 1_000_000
+    note_uploads()
+    all_files = host.uploads_mb * 1_000_000
+    most = min(host.max_file_mb * 1_000_000, all_files)
     # Styles go into the head as they are: Gradio rewrites `css` and loses container queries.
     style, script = assets.style("recap.css", "page.css"), assets.script(assets.PAGE_SCRIPTS)
     return {
@@ -110,7 +106,9 @@ def launch_options(host: Host) -> dict[str, Any]:
         "max_threads": host.queue_length + 40,
         "state_session_capacity": host.sessions,
         "app_kwargs": {
-            "middleware": [Middleware(Guard, max_file=most, grace=host.grace_seconds)],
+            "middleware": [
+                Middleware(Guard, max_file=most, all_files=all_files, grace=host.grace_seconds)
+            ],
         },
         # Neither a record of what visitors asked, nor a view of the traffic.
         "run_history": False,
@@ -299,8 +297,10 @@ def _take_away() -> Away:
 
 def _wire_away(away: Away, ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
     quiet = {"show_progress": "hidden", "api_visibility": "private"}
+    # A large trace takes hundreds of MB while it is read or written.
+    few = {"concurrency_limit": 2, "concurrency_id": "files"}
     for kind, button in away.exports.items():
-        button.click(partial(events.export, kind=kind), state, away.parcel, **quiet)
+        button.click(events.export(kind), state, away.parcel, **quiet, **few)
     away.svg.click(None, js="() => Recap.saveSvg()")
     away.link.click(
         events.link,
@@ -308,7 +308,7 @@ def _wire_away(away: Away, ask: Ask, state: gr.State, view: gr.HTML, events: Eve
         away.parcel,
         **quiet,
     )
-    away.load.upload(events.load_trace, [state, away.load], [view, away.notice], **quiet)
+    away.load.upload(events.load_trace, [state, away.load], [view, away.notice], **quiet, **few)
 
 
 def _wire(ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:

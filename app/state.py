@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Models whose memories a session keeps; the one used longest ago goes first.
 _MAX_MODELS = 3
+#: What a trace's objects take, over its JSON: 4.8 for the bundled one, and what Gradio keeps of it.
+_IN_MEMORY = 6
 
 
 class SessionState:
@@ -39,6 +42,10 @@ class SessionState:
         self.pending_step: int | None = None
         #: Entries that had to go because the memories had become too large.
         self.dropped = 0
+        #: Whether this session had been here before, and what it had is gone.
+        self.lost = False
+        #: Whether the trace had to make room for others'.
+        self.gone = False
         self._epoch = 0
         # A run's thread keeps and bounds memories while the page clears, counts and reads them.
         self._lock = threading.RLock()
@@ -110,7 +117,7 @@ class SessionState:
         """Forget everything that was learnt."""
         with self._lock:
             self._memories.clear()
-            self.dropped = 0
+            self.dropped, self.lost = 0, False
             self._epoch += 1
 
     def bound(self, limit: int) -> None:
@@ -143,3 +150,27 @@ class SessionState:
                 sum(sum(memory.entries().values()) for memory in every),
                 sum(sum(memory.nbytes().values()) for memory in every),
             )
+
+
+class Shown:
+    """The traces of all sessions, bounded together: what was shown longest ago goes first."""
+
+    def __init__(self) -> None:
+        self._sizes: weakref.WeakKeyDictionary[SessionState, int] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def keep(self, state: SessionState, size: int, most: int) -> None:
+        """This session shows a trace of so many bytes of JSON; all take `most` bytes, about."""
+        with self._lock:
+            self._sizes.pop(state, None)
+            self._sizes[state] = size * _IN_MEMORY
+            over = sum(self._sizes.values()) - most
+            for other, taken in [*self._sizes.items()]:
+                if over <= 0 or other is state:  # the last one
+                    break
+                other.trace, other.gone = None, True
+                del self._sizes[other]
+                over -= taken
+
+
+SHOWN = Shown()

@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from app.jobs import Asked, Stop
+from app.jobs import Asked, Stop, trace_bytes
 from app.line import Turnstile
 from app.models import ModelShelf
 from app.payload import RunPayload
 from app.runner import Closed, Event, Opened, Passed, Prefilled, RunJob
-from app.state import SessionState
+from app.state import SHOWN, SessionState
 from app.worker import Note, Produce, Worker
 from recap.trace import Step, Trace
 
@@ -121,6 +121,9 @@ def stream(
         collector.close(worker.message)
         yield payload.value()
         if collector.trace is not None:
+            if state.trace is collector.trace:
+                size = sum(map(trace_bytes, collector.trace.steps))
+                SHOWN.keep(state, size, shelf.host.traces_mb * 1_000_000)
             collector.encode(float("inf"))
             yield payload.value()
     finally:

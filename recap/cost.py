@@ -19,7 +19,6 @@ import math
 import os
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ import torch
 import transformers
 
 from recap import __version__
+from recap.files import write_whole
 from recap.tree import CandidateTree
 
 if TYPE_CHECKING:
@@ -268,14 +268,7 @@ def _write(key: str, about: dict[str, Any], curve: CostCurve) -> None:
     text = json.dumps({"version": _VERSION, "about": about, "points": _rounded(curve.points)})
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(partial, path)
-        except OSError:
-            os.unlink(partial)
-            raise
+        write_whole(path, text)
 
 
 def _rounded(points: Sequence[tuple[int, float]]) -> list[list[Any]]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from recap import schema
 from recap.errors import TraceError, brief
+from recap.files import write_whole
 
 TRACE_VERSION = 1
 #: Stands for infinity, which JSON has not.
@@ -236,8 +237,8 @@ class Trace:
         return trace
 
     def save(self, path: str | Path) -> None:
-        """Write the trace as one JSON file (UTF-8)."""
-        Path(path).write_text(self.dumps(), "utf-8")
+        """Write the trace as one JSON file (UTF-8), whole or not at all. Raises `OSError`."""
+        write_whole(path, self.dumps())
 
     def dumps(self) -> str:
         """The trace as JSON text, without insignificant spaces."""
@@ -251,7 +252,9 @@ class Trace:
             if path.stat().st_size > MAX_TRACE_BYTES:
                 raise TraceError(f"'{path.name}' is larger than {MAX_TRACE_BYTES // 1_000_000} MB.")
             return cls.loads(path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:  # its own words would say where the server keeps it
+            raise TraceError(f"'{path.name}' cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError as error:
             raise TraceError(f"'{path.name}' cannot be read: {error}") from None
 
     @classmethod

@@ -49,6 +49,12 @@ def test_ci_runs_the_readmes_app_command():
     assert [".venv/bin/python", "-m", "tests.soak", "--sessions", "8", "--minutes", "2"] in ci()
 
 
+def test_a_fork_runs_the_same():
+    """GitHub's workflow has one command, and it is this script."""
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
+    assert re.findall(r"\brun: *(.*)", text) == ["bash .ci/run"]
+
+
 @pytest.mark.parametrize("line", [line for line in fenced() if line.startswith("python -m recap ")])
 def test_the_command_lines_examples_parse(line):
     """With the parser itself; the pictures that they name are there."""
@@ -68,3 +74,6 @@ def test_the_lock_file_holds_what_is_asked_for():
     entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.M)[1:]
     assert all("--hash=sha256:" in entry for entry in entries)
     assert "://" not in text
+    # Without pip's help, so that nothing is installed for it; with every package accounted for.
+    words = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert "`pipx run pip-audit --strict --disable-pip -r requirements.lock`" in words

@@ -156,7 +156,7 @@ class Visitor:
 
     def export(self, kind: str) -> str:
         """The shown run as a file's text."""
-        event = {"trace": "partial", "steps": "partial_1", "replay": "partial_2"}[kind]
+        event = {"trace": "export", "steps": "export_1", "replay": "export_2"}[kind]
         return self.call(event, None)[0]["text"]
 
 

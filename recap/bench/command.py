@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from recap.bench.spec import BASELINES, PRESETS, Spec, parse_specs
 from recap.drafters import METHODS
 from recap.errors import RecapError
+from recap.files import write_whole
 from recap.options import add_model_options, load_model, note, save, touch, write
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _measure_and_report(
     text = json.dumps(report, allow_nan=False)
     write(render(report, results, conditions) + "\n")
     if arguments.json:
-        save(arguments.json, lambda path: _write_file(path, text + "\n"))
+        save(arguments.json, lambda path: write_whole(path, text + "\n"))
     if arguments.plot:
         from recap.bench.plot import write_page
         from recap.bench.statistics import median_prompt
@@ -256,8 +257,3 @@ def _run(
             skipped=skipped,
         )
     return results, reasons
-
-
-def _write_file(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)

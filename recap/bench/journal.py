@@ -11,6 +11,7 @@ import json
 import os
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from recap.bench.statistics import Result
 from recap.errors import RecapError
+from recap.files import write_whole
 
 VERSION = 1
 
@@ -97,10 +99,16 @@ class Journal:
             self.results.append(result)
         if self._file is None or self._path is None:
             return
-        self._keep(keepers)
-        self._file.write(json.dumps(result and result.to_json()) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._keep(keepers)
+            self._file.write(json.dumps(result and result.to_json()) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise RecapError(
+                f"'{self._path.name}' cannot be written: {error.strerror}. What was finished "
+                "before is in it: make room and go on with --resume."
+            ) from None
         _memories(self._path, self.finished - 1).unlink(missing_ok=True)
         if self.finished == self._total:
             _memories(self._path, self.finished).unlink(missing_ok=True)
@@ -108,7 +116,8 @@ class Journal:
     def close(self) -> None:
         """Nothing more will be appended."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # a line that did not fit; `append` has said so
+                self._file.close()
             self._file = None
 
     def _read(self, lines: list[str], header: dict[str, Any]) -> None:
@@ -125,9 +134,7 @@ class Journal:
     def _rewrite(self, lines: list[str]) -> None:
         """The file with these lines, without what a crash has left of one; open for more."""
         assert self._path is not None
-        whole = self._path.with_name(self._path.name + ".tmp")
-        whole.write_text("".join(line + "\n" for line in lines), "utf-8")
-        os.replace(whole, self._path)
+        write_whole(self._path, "".join(line + "\n" for line in lines))
         self._file = self._path.open("a", encoding="utf-8")
 
     def _keep(self, keepers: Sequence[Keeper]) -> None:
@@ -141,11 +148,15 @@ class Journal:
             _pack(arrays, label, states[label] or {})
         saved = _memories(self._path, self.finished)
         partial = saved.with_name(saved.name + ".tmp")
-        with partial.open("wb") as file:
-            np.savez(file, labels=np.array(json.dumps(kept)), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, saved)
+        try:
+            with partial.open("wb") as file:
+                np.savez(file, labels=np.array(json.dumps(kept)), **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, saved)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
 
 
 def partial_path(json_file: str, rank: int = 0) -> Path:

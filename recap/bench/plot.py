@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import importlib.util
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from recap.bench.report import Conditions
 from recap.bench.statistics import Result, accepted_lengths
 from recap.errors import RecapError
+from recap.files import write_whole
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -58,7 +58,7 @@ def write_page(
         conditions="<br>".join(map(html.escape, conditions.lines(report["prompts"]))),
         charts="\n".join(parts),
     )
-    Path(path).write_text(page, "utf-8")
+    write_whole(path, page)
 
 
 def _speedups(report: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.server import running_server
+from tests.visitor import RefusedError
 from tests.visitor import Visitor as Page
 
 #: Each pass takes a twentieth of a second, so that this run would take minutes.
@@ -145,22 +146,43 @@ def test_more_tokens_than_the_host_gives_are_refused(server):
     assert "between 1 and 4000" in visitor.finish()["output"]["error"]
 
 
-def test_calls_without_a_connection_push_no_page_out():
+@pytest.fixture(scope="module")
+def small():
+    """A server that keeps two sessions."""
+    with running_server("-m", "tests.simulated", RECAP_SESSIONS="2") as server:
+        yield server.address
+
+
+def test_calls_without_a_connection_push_no_page_out(small):
     """As `curl` makes them, each in a session of its own: more of them than sessions are kept."""
-    with (
-        running_server("-m", "tests.simulated", RECAP_SESSIONS="2") as server,
-        Page(server.address) as page,
-    ):
+    with Page(small) as page:
         page.run(prompt="hello", limit=4)
         own = json.loads(page.export("trace"))["id"]
-        program = Visitor(server.address, "")
+        program = Visitor(small, "")
         for _ in range(4):
             call = {"data": [None, "hello", "autoregressive", 4, None]}
             event = program.post("/gradio_api/call/decode", call)["event_id"]
-            address = f"{server.address}/gradio_api/call/decode/{event}"
-            with urllib.request.urlopen(address) as answer:
+            with urllib.request.urlopen(f"{small}/gradio_api/call/decode/{event}") as answer:
                 assert b"event: complete" in answer.read()
         assert json.loads(page.export("trace"))["id"] == own
+
+
+def test_who_had_to_make_room_is_told(small):
+    """The session used longest ago goes; its page is not given another run for its own."""
+    with Page(small) as first, Page(small) as second, Page(small) as third:
+        for page in (first, second, third):
+            *_, last = page.stream("run", *page.form("run", prompt="hello", limit=4))
+            assert "anew" not in last[4]["text"]
+        for kind in ("trace", "replay"):
+            with pytest.raises(RefusedError, match="no longer on the server"):
+                first.export(kind)
+        json.loads(third.export("trace"))
+        *_, last = first.stream("run", *first.form("run", prompt="hello", limit=4))
+        assert "make room for others" in last[4]["text"]
+        assert json.loads(first.export("trace"))["prompt"] == "hello"
+        *_, last = first.stream("run", *first.form("run", prompt="hello", limit=4))
+        (cleared,) = first.call("clear", None)
+        assert cleared["text"] == "The memory is empty."
 
 
 def test_only_who_can_log_in_comes_in(tmp_path):

@@ -5,12 +5,17 @@ import json
 import threading
 from dataclasses import replace
 
+from PIL import Image
+
 from app.events import Events
+from app.hosting import Host
+from app.jobs import Asked
 from app.models import ModelShelf
 from app.racing import stream_race
-from app.state import SessionState
+from app.state import SessionState, Shown
 from app.streaming import stream
 from recap.decoding import Run
+from recap.drafters import METHODS
 from recap.errors import ModelError
 
 
@@ -154,3 +159,40 @@ def test_sessions_share_nothing():
     other = copy.deepcopy(state)
     assert other.serial == 0
     assert other is not state
+
+
+def test_the_runs_of_all_sessions_are_bounded_together(target, turnstile, ask):
+    """What was shown longest ago goes, but never the latest; a new run shows again."""
+    shelf = ModelShelf(lambda name: target, Host(traces_mb=1))
+    first, second = SessionState(), SessionState()
+    for state, other in ((first, second), (second, first), (first, second)):
+        list(stream(state, ask(tokens=120), "any", shelf, turnstile))
+        assert state.trace is not None
+        assert other.trace is None
+    assert second.gone
+
+
+def test_who_shows_something_anew_is_the_latest():
+    """As many go as must, by when they were shown."""
+    shown, states = Shown(), [SessionState() for _ in range(4)]
+    for state in states:
+        state.trace = "a trace"
+    for number in (0, 1, 2, 0, 3):
+        shown.keep(states[number], 10, 3 * 60)
+    assert [state.trace is None for state in states] == [False, True, False, False]
+    shown.keep(states[2], 30, 3 * 60)
+    assert [state.gone for state in states] == [True, True, False, True]
+
+
+def test_a_picture_is_decoded_when_its_turn_comes(target, shelf, turnstile, tmp_path):
+    """From the path, as an uploaded one; one that went meanwhile is told."""
+    path = tmp_path / "picture.png"
+    Image.effect_noise((60, 60), 90).save(path)
+    state = SessionState()
+    settings = METHODS["autoregressive"].settings()
+    asked = Asked("What is this?", path, "autoregressive", settings, 4)
+    list(stream(state, asked, "any", shelf, turnstile))
+    assert state.trace.image["width"] == 60
+    path.unlink()
+    *_, last = stream(state, asked, "any", shelf, turnstile)
+    assert "does not exist" in json.loads(last["end"])["message"]

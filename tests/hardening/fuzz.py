@@ -5,6 +5,11 @@
 A clean error is a `RecapError`; whatever else is raised is a fault and ends the run with the input
 that did it. What is accepted is used as the program would use it: a trace is shown, exported and
 written again, a picture has pixels, settings read back. The last line is one JSON object.
+
+    python -m tests.hardening.fuzz --guided --only traces --inputs 40000
+
+lets coverage decide what is tried next, by way of atheris (`pip install atheris`: Linux, no part of
+the requirements). It counts inputs that hypothesis could make something of, and takes one surface.
 """
 
 from __future__ import annotations
@@ -13,17 +18,26 @@ import argparse
 import copy
 import io
 import json
+import os
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import FunctionType, ModuleType
+from typing import Any, NoReturn
 
 import gradio as gr
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+import app.payload
+import app.settings_form
+import recap.schema
+import recap.settings
+import recap.targets.images
+import recap.trace
 from app import exports, links
 from app.payload import of_trace
 from app.settings_form import SettingsForm
@@ -266,17 +280,72 @@ def _form() -> SettingsForm:
         return SettingsForm()
 
 
-#: What is fuzzed: (one input, what it starts from).
-SURFACES: dict[str, tuple[Callable[..., None], Callable[[], Any]]] = {
-    "traces": (_fuzz_trace, _small_trace),
-    "pictures": (_fuzz_picture, _pictures),
-    "settings": (_fuzz_settings, _form),
+#: What is fuzzed: (one input, what it starts from, the modules whose branches count).
+SURFACES: dict[str, tuple[Callable[..., None], Callable[[], Any], tuple[ModuleType, ...]]] = {
+    "traces": (
+        _fuzz_trace, _small_trace, (recap.trace, recap.schema, app.payload, app.exports),
+    ),
+    "pictures": (_fuzz_picture, _pictures, (recap.targets.images,)),
+    "settings": (_fuzz_settings, _form, (recap.settings, app.settings_form, app.links)),
 }  # fmt: skip
 
 
 def fuzz(surface: str, inputs: int, number: int = 0) -> Counter[str]:
     """So many inputs for one surface; what became of them. Raises at the first fault."""
-    one, make = SURFACES[surface]
+    every, seen = _test(surface, inputs, number)
+    every()
+    return seen
+
+
+def guided(surface: str, inputs: int, number: int = 0) -> NoReturn:
+    """The same, guided by coverage. Ends the process, since libFuzzer does not come back."""
+    import atheris
+
+    for module in SURFACES[surface][2]:
+        for function in _functions(module):
+            atheris.instrument_func(function)
+    every, seen = _test(surface, inputs, number)
+    tried = 0
+
+    def one(data: bytes) -> None:
+        nonlocal tried
+        tried += 1
+        try:
+            every.hypothesis.fuzz_one_input(data)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        if tried % 1000 == 0:
+            print(f"{surface}: {seen.total()} inputs, {tried} buffers", flush=True)
+        if seen.total() >= inputs:
+            report = {"inputs": seen.total(), **seen, "buffers": tried}
+            print(json.dumps({"seed": number, "guided": True, surface: report}), flush=True)
+            os._exit(0)
+
+    # libFuzzer takes 0 for "by the clock"; a buffer is what hypothesis makes its choices from. What
+    # takes long on a busy machine is no finding, and would be written to the current folder.
+    options = (f"-seed={number + 1}", "-max_len=8192", "-verbosity=0", "-report_slow_units=1000000")
+    atheris.Setup(["fuzz", *options], one)
+    atheris.Fuzz()
+    raise AssertionError("libFuzzer came back")
+
+
+def _functions(module: ModuleType) -> list[FunctionType]:
+    """The functions that a module defines, those of its classes among them."""
+    classes = [value for value in vars(module).values() if isinstance(value, type)]
+    found = [*vars(module).values()]
+    found += [member for one in classes for member in vars(one).values()]
+    plain = [getattr(value, "fget", None) or getattr(value, "__func__", value) for value in found]
+    return [
+        value
+        for value in plain
+        if isinstance(value, FunctionType) and value.__module__ == module.__name__
+    ]
+
+
+def _test(surface: str, inputs: int, number: int) -> tuple[Any, Counter[str]]:
+    """(a test of hypothesis, what becomes of its inputs)."""
+    one, make, _ = SURFACES[surface]
     base, seen = make(), Counter[str]()
 
     @seed(number)
@@ -291,8 +360,7 @@ def fuzz(surface: str, inputs: int, number: int = 0) -> Counter[str]:
         except RecapError as error:
             raise AssertionError(f"an error in the wrong place: {error}") from error
 
-    every()
-    return seen
+    return every, seen
 
 
 def main() -> None:
@@ -301,8 +369,15 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=120_000, help="over all surfaces together")
     parser.add_argument("--only", choices=SURFACES, action="append", help="these surfaces only")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--guided", action="store_true", help="guided by coverage; needs atheris, one surface"
+    )
     asked = parser.parse_args()
     surfaces = asked.only or list(SURFACES)
+    if asked.guided:
+        if len(surfaces) != 1:
+            parser.error("--guided takes one surface: name it with --only")
+        guided(surfaces[0], asked.inputs, asked.seed)
     report: dict[str, Any] = {"seed": asked.seed}
     for surface in surfaces:
         started = time.perf_counter()

@@ -199,8 +199,17 @@ def test_a_session_is_forgotten_with_its_last_page(
     alice.leave()
     heir = visit()
     heir.session = alice.session
+
+    def gone() -> bool:
+        try:
+            return json.loads(heir.export("trace"))["id"] != before
+        except RefusedError as error:
+            return "no longer on the server" in str(error)
+
     # Whoever listens for an answer holds the session: it ends between two looks, not under them.
-    _until(lambda: json.loads(heir.export("trace"))["id"] != before, pause=3)
+    _until(gone, pause=3)
+    with pytest.raises(RefusedError, match="no longer on the server"):
+        heir.export("steps")
 
 
 def test_routes_that_the_page_does_not_need_are_closed(visit: Callable[[], Visitor]) -> None:

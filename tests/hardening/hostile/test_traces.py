@@ -55,7 +55,7 @@ def test_a_trace_with_scripts_stays_text(visit: Callable[[], Visitor]) -> None:
     assert json.loads(view["about"])["prompt"] == SCRIPT
     assert "<script>alert" not in visitor.export("replay")
     assert visitor.export("steps")
-    parcel = visitor.call("partial", None)[0]
+    parcel = visitor.call("export", None)[0]
     assert not set("/\\<>.") & set(parcel["name"].removesuffix(".json"))
 
 
