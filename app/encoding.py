@@ -32,8 +32,8 @@ def encode_step(step: Step) -> dict[str, Any]:
     parallel lists (`t` token, `p` parent, `o` orders, `s` supplier, `x` state, `k` length of the
     matched key, `f` fused score in thousandths, `a` path score in ten-thousandths, `w` the parts of
     orders 1, 2, 3 in thousandths, `y` the target's choice a row), `e` emitted tokens, `b` budget,
-    `s` seconds by phase in millionths, `m` entries by order, `w` keys new and overwritten by order,
-    `h` [hits, lookups] by order.
+    `s` seconds by phase in millionths, `m` entries by order, `w` by order how many keys are new and
+    the rows whose key was there before, `h` [hits, lookups] by order.
     """
     nodes = step.nodes
     return {
@@ -57,7 +57,7 @@ def encode_step(step: Step) -> dict[str, Any]:
         "b": [step.budget.get(k) for k in ("k", "expected_tokens", "expected_seconds", "reason")],
         "s": [round(1e6 * step.seconds[k]) for k in ("draft", "verify", "commit", "observe")],
         "m": step.memory,
-        "w": {order: [w["new"], len(w["overwritten"])] for order, w in step.writes.items()},
+        "w": {order: [w["new"], w["overwritten"]] for order, w in step.writes.items()},
         "h": _hits(step),
     }
 

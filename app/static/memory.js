@@ -2,6 +2,8 @@
 (function (R) {
   "use strict";
   const { h } = R;
+  /** Keys of an order that are listed as overwritten; the rest is counted. */
+  const SHOWN_KEYS = 40;
 
   /** Tokens of a typed text: from the left the longest word that the run knows. */
   R.tokenize = (run, text) => {
@@ -56,6 +58,13 @@
     return true;
   }
 
+  /** Bytes that one entry takes, in any order, by a memory's sizes; null where it is empty. */
+  R.bytesEach = (sizes) => {
+    for (const [name, count] of Object.entries((sizes && sizes.entries) || {}))
+      if (count && sizes.bytes && sizes.bytes[name]) return sizes.bytes[name] / count;
+    return null;
+  };
+
   R.MemoryView = class {
     /** `send({tokens})` asks the session's memory; without it only what the run saw is known. */
     constructor(store, send = null) {
@@ -64,11 +73,12 @@
       this.kept = new Map();
       this.table = h("div", { class: "scroll" });
       this.words = h("p", { class: "quiet" });
+      this.changed = h("div", { class: "overwritten" });
       this.earlier = h("p", {});
       this.input = h("input", { type: "text", "aria-label": "Key to look up", placeholder: " of the picture", spellcheck: "false", oninput: () => this._typed() });
       this.found = h("div", { class: "hits" });
       this.said = h("p", { class: "sr-only", role: "status" });
-      this.root = h("div", { class: "recap-tab memory" }, this.words, this.table, this.earlier,
+      this.root = h("div", { class: "recap-tab memory" }, this.words, this.table, this.changed, this.earlier,
         h("label", { class: "lookup" }, "Look a key up: ", this.input,
           h("span", { class: "quiet" }, "its last one, two and three tokens; most words begin with their space")),
         this.found, this.said);
@@ -96,6 +106,9 @@
         : !names.length ? "This method keeps no memory."
           : `After step ${cursor + 1}; hits are counted from step 1. The 1-token memory persists across requests, and so do carried entries; the others live for one.`;
       R.put(this.table, names.length ? this._table(run, step, cursor, names) : null);
+      const details = this.changed.querySelector("details");
+      if (details) this.open = details.open;
+      R.put(this.changed, names.length ? this._overwritten(run, step) : null);
       this.earlier.textContent = names.length ? this._origin(run, cursor) : "";
       this._find();
     }
@@ -103,26 +116,38 @@
     _table(run, step, cursor, names) {
       const upto = run.steps.slice(0, cursor + 1);
       const { start } = run.about;
-      const end = run.end && run.end.memory && run.end.memory.end;
+      const each = R.bytesEach(run.end && run.end.memory && run.end.memory.end) || R.bytesEach(start);
       const rows = names.map((name) => {
         const carried = name.startsWith("carried");
         const order = name.replace("carried-", "");
         const source = R.source(name);
         const sum = (place) => upto.reduce((total, st) => total + (st.hits[order] || [0, 0])[place], 0);
         const [hits, asked] = [sum(0), sum(1)];
-        const writes = step.writes[order] || [0, 0];
-        const kept = (end || start || {}).bytes;
-        // Bytes are known of what persists: the 1-token memory and carried entries.
-        const size = kept && (carried || order === "1") ? R.bytes(kept[order] || 0) : "–";
+        const writes = step.writes[order] || [0, []];
+        const size = each ? R.bytes(each * step.memory[name]) : "–";
         return h("tr", {}, [
           h("span", { class: `key ${source.css}` }, h("span", { class: "chip" }, source.glyph), source.name),
           step.memory[name], start && start.entries ? start.entries[name] ?? 0 : "–", size,
           carried ? "–" : `${hits} / ${asked}`, carried || !asked ? "–" : R.percent(hits / asked),
-          carried ? "–" : writes[0], carried ? "–" : writes[1],
+          carried ? "–" : writes[0], carried ? "–" : writes[1].length,
         ].map((cell) => h("td", {}, cell)));
       });
-      const head = ["Memory", "Entries", "At the start", "Bytes kept", "Hits / lookups", "Hit rate", "New this step", "Overwritten this step"];
+      const head = ["Memory", "Entries", "At the start", "Bytes", "Hits / lookups", "Hit rate", "New this step", "Overwritten this step"];
       return h("table", {}, h("thead", {}, h("tr", {}, head.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, rows));
+    }
+
+    /** The keys whose predictions the shown step replaced, or blended with, by order. */
+    _overwritten(run, step) {
+      const orders = Object.keys(step.writes).filter((order) => step.writes[order][1].length);
+      if (!orders.length) return null;
+      return h("details", this.open ? { open: "" } : {}, h("summary", {}, "What was overwritten this step"),
+        orders.map((order) => {
+          const source = R.source(order);
+          const keys = step.writes[order][1].map((row) => R.pathTo(step, row - 1).slice(-order));
+          return h("p", { class: source.css }, h("span", { class: "chip" }, source.glyph),
+            keys.slice(0, SHOWN_KEYS).map((key) => h("span", { class: "key-words" }, key.map((token) => [R.word(run, token), " "]))),
+            keys.length > SHOWN_KEYS ? h("span", { class: "quiet" }, `and ${keys.length - SHOWN_KEYS} more`) : null);
+        }));
     }
 
     /** How much of what was hit came from earlier requests. */

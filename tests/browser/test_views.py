@@ -76,6 +76,29 @@ def test_a_key_can_be_looked_up(visit):
     assert "of request" not in page.page.locator(".memory .hit").first.inner_text()
 
 
+def test_sizes_and_what_a_step_overwrote(visit):
+    """Bytes of every order, and as many keys as the step's numbers say."""
+    page = visit()
+    page.ask("Read the text.", tokens=12)
+    page.run()
+    page.finish()
+    page.skip()
+    page.page.get_by_role("tab", name="Memory").click()
+    page.page.wait_for_function("document.querySelector('.memory table tbody tr')")
+    rows = page.page.locator(".memory tbody tr")
+    for row in range(rows.count()):
+        cells = rows.nth(row).locator("td").all_inner_texts()
+        assert cells[3].endswith("B"), cells
+    page.page.locator(".memory .overwritten summary").click()
+    page.page.wait_for_function(
+        """() => {
+            const writes = Object.values(Recap.page.store.step.writes);
+            const count = writes.reduce((sum, [, rows]) => sum + rows.length, 0);
+            return count && document.querySelectorAll(".overwritten .key-words").length === count;
+        }"""
+    )
+
+
 def test_keyboard_only(visit):
     """Steps, play, help; inside the tree and the answer; one tab stop each."""
     page = visit()
