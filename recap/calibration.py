@@ -50,12 +50,12 @@ class Counts:
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int], list[float]] = {}
 
-    def add(self, group: int, level: int, hit: bool, score: float) -> None:
-        """One candidate with this score, right or wrong."""
+    def add(self, group: int, level: int, hits: float, score: float) -> None:
+        """Candidates of one cell: how many were right, and the sum of their scores."""
         cell = self.cells.get((group, level))
         if cell is None:
             cell = self.cells[group, level] = [0.0, 0.0]
-        cell[0] += hit
+        cell[0] += hits
         cell[1] += score
         if cell[1] > _CAPACITY:
             cell[0] *= 0.5
@@ -117,9 +117,16 @@ class Calibration:
 
         `right` is the place of the one that the target chose, -1 if none was.
         """
+        found: dict[int, list[float]] = {}  # most candidates are of the lowest level
         for place, (level, score) in enumerate(candidates):
-            self._counts.add(group, level, place == right, score)
-            self._stale.add(level)
+            cell = found.get(level)
+            if cell is None:
+                cell = found[level] = [0.0, 0.0]
+            cell[0] += place == right
+            cell[1] += score
+        for level, (hits, expected) in found.items():
+            self._counts.add(group, level, hits, expected)
+        self._stale.update(found)
 
     def _refresh(self, level: int) -> None:
         get = self._counts.cells.get

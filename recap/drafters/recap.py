@@ -51,10 +51,9 @@ class RecapDrafter:
         self._suffix_shares = [1 - (1 - settings.suffix_trust) ** n for n in range(longest + 1)]
         self._runner_up: Ranked = []
         self._calibration = Calibration(self.memory.counts, 2 * _KINDS, _PRIORS)
-        self._flat = (
-            None if settings.budget == ADAPTIVE else [[settings.depth_factor] * LEVELS] * 2 * _KINDS
-        )
+        self._flat = None if settings.budget == ADAPTIVE else [settings.depth_factor] * LEVELS
         # Of the last proposal: row -> (group, ranked candidates), of every row that was looked up.
+        # A fixed budget asks for no trust, and learns none.
         self._families: dict[int, tuple[int, Ranked]] = {}
 
     def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
@@ -73,7 +72,8 @@ class RecapDrafter:
         lookup, fusion, shares = self.memory.lookup, self._fusion, self._suffix_shares
         ends = self._ends
         families = self._families = {}
-        factors = self._flat or self._calibration.factors()
+        flat = self._flat
+        factors = [] if flat else self._calibration.factors()
 
         def expand(row: int) -> Ranked:
             if tree.token[row] in ends:
@@ -104,7 +104,8 @@ class RecapDrafter:
                         suffix_token=token, suffix_match=match + used, suffix_share=share
                     )
             tree.lookups[row] = found
-            families[row] = (kind if row == 0 else kind + _KINDS, ranked)
+            if not flat:
+                families[row] = (kind if row == 0 else kind + _KINDS, ranked)
             return ranked
 
         best_first(
@@ -112,7 +113,7 @@ class RecapDrafter:
             expand,
             floors=floors,
             max_depth=min(settings.max_depth, limit),
-            trust=lambda row: factors[families[row][0]],
+            trust=(lambda row: flat) if flat else (lambda row: factors[families[row][0]]),
             width=settings.width,
             ceiling=settings.depth_factor if self._flat else 1.0,
         )
