@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from app.faults import DISK_FULL, is_disk_full
@@ -131,7 +132,7 @@ class Guard:
         async def arriving() -> Message:
             nonlocal reserved, complete
             # Not before it is read: others' files make no room for who has not logged in.
-            if not reserved and not await asyncio.to_thread(UPLOADS.reserve, size, self._all_files):
+            if not reserved and not await run_in_threadpool(UPLOADS.reserve, size, self._all_files):
                 raise _NoRoomError
             reserved = True
             message = await receive()
@@ -204,9 +205,9 @@ async def _tidy_up(app: Any) -> None:
     """
     while True:
         await asyncio.sleep(_UPLOAD_ROUND)
-        await asyncio.to_thread(UPLOADS.sweep, time.time() - _UPLOAD_AGE)
+        await run_in_threadpool(UPLOADS.sweep, time.time() - _UPLOAD_AGE)
         for known in app.get_blocks().temp_file_sets:  # Gradio's lists, which only ever grow
-            gone = await asyncio.to_thread(_gone, [*known])
+            gone = await run_in_threadpool(_gone, [*known])
             known.difference_update(gone)
 
 
