@@ -84,8 +84,9 @@ def _watched(events: Iterator[Any], asked: Any, arm: str) -> Iterator[Any]:
 
 def _name(asked: Any) -> str:
     from recap.recording import describe_image
+    from recap.targets.images import load_image
 
-    return describe_image(asked.image)["sha256"]
+    return describe_image(load_image(asked.image))["sha256"]
 
 
 # In the client's process ------------------------------------------------------------------------

@@ -45,7 +45,9 @@ def test_ci_runs_the_readmes_app_command():
     assert install == [".venv/bin/pip", "install", "-r", "requirements.txt"]
     assert "-r requirements.txt" in (ROOT / "requirements-dev.txt").read_text("utf-8")
     assert start == [".venv/bin/python", "app.py"]
-    assert '[sys.executable, "app.py"]' in (ROOT / "tests" / "visitor.py").read_text("utf-8")
+    assert '[sys.executable, *(command or ("app.py",))]' in (
+        ROOT / "tests" / "server.py"
+    ).read_text("utf-8")
     assert [".venv/bin/python", "-m", "tests.soak", "--sessions", "8", "--minutes", "2"] in ci()
 
 

@@ -89,6 +89,13 @@ def test_sizes_and_what_a_step_overwrote(visit):
     for row in range(rows.count()):
         cells = rows.nth(row).locator("td").all_inner_texts()
         assert cells[3].endswith("B"), cells
+    # Not every step repeats a key: go to one that does.
+    page.page.evaluate(
+        """() => {
+            const repeats = (step) => Object.values(step.writes).some(([, rows]) => rows.length);
+            Recap.page.store.go(Recap.page.store.run.steps.findIndex(repeats));
+        }"""
+    )
     page.page.locator(".memory .overwritten summary").click()
     page.page.wait_for_function(
         """() => {

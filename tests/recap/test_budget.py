@@ -64,8 +64,8 @@ def test_what_the_floors_leave_out_could_not_have_won(costs, path, teaches):
         drafted += 1
     whole = budget.decide(chain(path))
     part = budget.decide(chain(path[:drafted]))
-    assert part.nodes == whole.nodes
-    assert part.expected_tokens == pytest.approx(whole.expected_tokens)
+    # The value, not the number of nodes: rounding may decide between two that are equally good.
+    assert part.gain == pytest.approx(whole.gain)
 
 
 def test_a_plateau_is_filled_and_a_step_is_not_climbed():

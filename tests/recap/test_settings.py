@@ -90,10 +90,11 @@ def test_unknown_settings_are_named():
 
 
 def test_methods_differ_in_defaults_and_can_be_changed():
-    """RECAP+ is RECAP with three settings on, each of which can be switched off."""
+    """RECAP+ is RECAP with three settings on, each of which can be switched off, and more trust."""
     plus = METHODS["recap-plus"].settings()
     assert (plus.blend, plus.carry, plus.runner_up) == (0.5, 0.5, 0.1)
-    assert METHODS["recap-plus"].settings(blend=0.0, carry=0.0, runner_up=0.0) == Settings()
+    plain = {"blend": 0.0, "carry": 0.0, "runner_up": 0.0, "depth_factor": 0.6}
+    assert METHODS["recap-plus"].settings(**plain) == Settings()
     assert METHODS["recap"].settings() == Settings()
     with pytest.raises(SettingsError, match="token-recycling"):
         get_method("medusa")
