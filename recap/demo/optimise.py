@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from recap.demo.muon import Muon
+
 
 class Optimiser:
     """Muon and AdamW side by side, with one learning-rate factor for both.
@@ -39,9 +41,7 @@ class Optimiser:
             rest.append({"params": outer, "lr": lr * scale})
         self.parts: list[torch.optim.Optimizer] = [
             torch.optim.AdamW(rest, betas=(0.9, 0.98), weight_decay=0.01),
-            torch.optim.Muon(
-                matrices, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"
-            ),
+            Muon(matrices, weight_decay=0.01, momentum=0.95),
         ]
         for part in self.parts:
             for group in part.param_groups:
