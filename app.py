@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -34,6 +33,7 @@ from app.faults import explain
 from app.layout import build, launch_options
 from app.line import Turnstile
 from app.models import ModelShelf
+from recap.collector import calm_collector
 
 shelf = ModelShelf(host=host)
 turnstile = Turnstile(host.queue_length, host.stall_seconds)
@@ -58,7 +58,7 @@ def _load_first() -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as with Ctrl-C: tidied up
-    gc.freeze()  # the libraries' own objects need not be looked through again and again
+    calm_collector()
     if host.lends:
         try:  # its weights have to be there when the first worker is forked
             shelf.get(shelf.default)

@@ -120,7 +120,7 @@ class Run:
             number=memory.requests,
             memory=self._memory_state(),
         )
-        self._vocabulary = Vocabulary(self.trace, target.tokenizer)
+        self._vocabulary = Vocabulary(self.trace, target.tokenizer, target.vocabulary)
 
     # What a caller does -----------------------------------------------------------------------
 
@@ -165,7 +165,9 @@ class Run:
             },
         }
         _, ending = self._emit([token])
-        self._vocabulary.note({token, *self.trace.prefill["rows"]["ids"]})
+        # Keys reach into the prompt's text.
+        tail = [known for known in self.request.text[-4:] if known >= 0]
+        self._vocabulary.note({*tail, *self.trace.prefill["rows"]["ids"]})
         self._settle([token], ending)
 
     def steps(self) -> Iterator[Step]:
@@ -256,7 +258,7 @@ class Run:
             memory=drafter.memory_entries(),
         )
         self.trace.steps.append(step)
-        self._vocabulary.note_step(step)
+        self._vocabulary.note_step(step, rows.ids)
         self._settle(emitted, ending)
         return step
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recap.collector import calm_collector
 from recap.errors import RecapError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def load_model(arguments: argparse.Namespace) -> Target:
         if arguments.threads < 1:
             raise RecapError(f"--threads must be at least 1, got {arguments.threads}.")
         torch.set_num_threads(arguments.threads)
-    gc.freeze()  # the libraries' own objects need not be looked through again and again
+    calm_collector()
     name = arguments.model
     if name is None:
         name = "demo"

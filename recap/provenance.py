@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from recap.tree import CandidateTree, Lookup
+from recap.tree import CandidateTree
 
 # Kinds of sources as bits, and the word for each combination: several kinds are `mixed`.
 _MEMORY, _CARRIED, _SUFFIX, _RUNNER_UP = 1, 2, 4, 8
 _WORDS = {_MEMORY: "memory", _CARRIED: "carried", _SUFFIX: "suffix", _RUNNER_UP: "runner-up"}
 #: [carried][order]: how `Emitted.source` calls a hit.
 _SUPPLIERS = (("", "1", "2", "3"), ("", "carried-1", "carried-2", "carried-3"))
-
-_Prepared = tuple[
-    list[tuple[int, str, int, tuple[int, ...], tuple[float, ...], float]],
-    int,
-    float,
-    dict[int, float],
-]
+#: The longest order of a bitmask.
+_LONGEST = tuple(mask.bit_length() for mask in range(8))
 
 
 class Provenance(NamedTuple):
@@ -43,70 +38,58 @@ class Provenance(NamedTuple):
 
 def provenances(tree: CandidateTree) -> list[Provenance]:
     """The provenance of every node, in the order of popping."""
-    parents: dict[int, _Prepared] = {}
+    # Plain loops and names: this runs behind every pass, over some sixty nodes of two hits each.
     origins = []
     tokens, previous, before = tree.token, tree.previous, tree.before
-    for row in range(1, len(tree)):
+    make = tuple.__new__  # half the time of the named tuple's own
+    for row in range(1, len(tokens)):
         parent, token = tree.parent[row], tokens[row]
-        prepared = parents.get(parent)
-        if prepared is None:
-            prepared = parents[parent] = _prepare(tree.lookups[parent])
-        hits, suffix_token, suffix_share, runner_up = prepared
-        parts = [0.0, 0.0, 0.0, 0.0]
-        orders = longest = kinds = 0
+        hits, weights, suffix_token, _, suffix_share, runner_up, runner_up_share = tree.lookups[
+            parent
+        ]
+        left = 1.0 - suffix_share  # what the suffix leaves, and of that the runners-up
+        rest = left * (1.0 - runner_up_share)
+        one = two = three = 0.0
+        orders = kinds = 0
         best, supplier = -1.0, ""
-        for order, name, kind, ids, probs, weight in hits:
+        for (order, carried, prediction), weight in zip(hits, weights):  # noqa: B905
+            ids = prediction[0]
             if token in ids:
-                part = weight * probs[ids.index(token)]
-                parts[order] += part
-                orders |= 1 << order - 1
-                kinds |= kind
-                if order > longest:
-                    longest = order
+                part = rest * weight * prediction[1][ids.index(token)]
+                if order == 3:
+                    three += part
+                    orders |= 4
+                elif order == 2:
+                    two += part
+                    orders |= 2
+                else:
+                    one += part
+                    orders |= 1
+                kinds |= _CARRIED if carried else _MEMORY
                 if part > best:
-                    best, supplier = part, name
+                    best, supplier = part, _SUPPLIERS[carried][order]
         if token == suffix_token:
             kinds |= _SUFFIX
             if suffix_share > best:
                 best, supplier = suffix_share, "suffix"
-        if token in runner_up:
-            kinds |= _RUNNER_UP
-            if runner_up[token] > best:
-                supplier = "runner-up"
-        if orders in (0, 1, 2, 4):  # none, or no other to compare it with
-            primary = longest
-        else:
-            primary = parts.index(max(parts), 1)
+        for other, p in runner_up:
+            if other == token:
+                kinds |= _RUNNER_UP
+                if left * runner_up_share * p > best:
+                    supplier = "runner-up"
+        longest = _LONGEST[orders]
+        primary = longest
+        if orders not in (0, 1, 2, 4):  # else there is no other to compare it with
+            largest = max(one, two, three)
+            primary = 1 if one == largest else 2 if two == largest else 3
         source = "template" if tree.template else _WORDS.get(kinds, "mixed")
         key = (before[parent], previous[parent], tokens[parent])[3 - longest :]
-        weights = (parts[1], parts[2], parts[3])
-        origins.append(Provenance(orders, primary, weights, source, supplier, key))
+        origins.append(
+            make(Provenance, (orders, primary, (one, two, three), source, supplier, key))
+        )
     return origins
 
 
 def provenance(tree: CandidateTree, row: int) -> Provenance:
     """The provenance of a node's row (1 or more)."""
     return provenances(tree)[row - 1]
-
-
-def _prepare(found: Lookup) -> _Prepared:
-    """A lookup as its children need it: what the suffix and the runner-up take is off.
-
-    (order, supplier, kind, ids, probs, weight) of each hit, token and share of the suffix, parts of
-    the runners-up.
-    """
-    left = 1.0 - found.suffix_share
-    rest = left * (1.0 - found.runner_up_share)
-    hits = [
-        (
-            order,
-            _SUPPLIERS[carried][order],
-            _CARRIED if carried else _MEMORY,
-            prediction[0],
-            prediction[1],
-            rest * weight,
-        )
-        for (order, carried, prediction), weight in zip(found.hits, found.weights, strict=True)
-    ]
-    runner_up = {token: left * found.runner_up_share * p for token, p in found.runner_up}
-    return hits, found.suffix_token, found.suffix_share, runner_up

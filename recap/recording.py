@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import platform
 import secrets
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,32 +89,37 @@ def describe_image(image: Any) -> dict[str, Any] | None:
 
 
 class Vocabulary:
-    """Keeps a trace's vocabulary: text and bytes of every token that its steps show, each once."""
+    """Keeps a trace's vocabulary: text and bytes of every token that its steps show, each once.
 
-    def __init__(self, trace: Trace, tokenizer: Any) -> None:
+    `size` is the number of tokens there are.
+    """
+
+    def __init__(self, trace: Trace, tokenizer: Any, size: int) -> None:
         self._spelled, self._tokenizer = trace.vocabulary, tokenizer
-        self._known: set[int] = set()
-        self._seen: set[tuple[int, ...]] = set()  # entries and keys that were gone through
+        self._new = np.ones(size, bool)
 
-    def note(self, shown: set[int]) -> None:
+    def note(self, shown: Iterable[int] | np.ndarray) -> None:
         """Spell what is new among these tokens."""
         if self._tokenizer is None:
             return
-        for token in shown - self._known:
+        tokens = shown if isinstance(shown, np.ndarray) else np.fromiter(shown, np.int64)
+        for token in set(tokens[self._new[tokens]].tolist()):
             text, spelled = spelling(self._tokenizer, token)
             self._spelled[str(token)] = {"text": text, "bytes": spelled}
-        self._known |= shown
+            self._new[token] = False
 
-    def note_step(self, step: Step) -> None:
-        """Spell what a step shows. Nodes come from entries, the suffix or the runners-up."""
-        shown = {step.root, *step.rows["choice"], *(found["token"] for found in step.suffix)}
-        # Most entries and keys have been shown by earlier steps.
-        fresh = {*step.entries.ids, *step.nodes.key} - self._seen
-        self._seen |= fresh
-        shown.update(*step.rows["ids"], *fresh)
+    def note_step(self, step: Step, predicted: np.ndarray) -> None:
+        """Spell what a step shows; `predicted` are its rows' predictions as they came.
+
+        Nodes, and so keys, come from entries, the suffix or the runners-up, and the text.
+        """
+        self.note(predicted.ravel())  # half of a thousand tokens, of which hardly one is new
+        shown = [step.rows["choice"], *step.entries.ids]
+        if step.suffix:
+            shown.append([found["token"] for found in step.suffix])
         if step.runner_up:
-            shown.update(step.runner_up["ids"])
-        self.note(shown)
+            shown.append(step.runner_up["ids"])
+        self.note(chain.from_iterable(shown))
 
 
 def record_step(
@@ -133,6 +140,10 @@ def record_step(
     """The `Step` of a pass. `path` holds the accepted rows, root first."""
     origins = provenances(tree)
     lookups, entries = _lookups(tree, settings)
+    # At once, since behind a pass each array operation costs as much as a hundred numbers do.
+    count = rows.probs.shape[1]
+    numbers = _rounded(np.concatenate([rows.probs, rows.top2], 1))
+    top2 = [row[count:] for row in numbers]
     return Step(
         index=index,
         position=position,
@@ -140,9 +151,9 @@ def record_step(
         nodes=_nodes(tree, path, origins),
         rows={
             "ids": rows.ids.tolist(),
-            "probs": _rounded(rows.probs),
+            "probs": [row[:count] for row in numbers],
             "choice": list(rows.choice),
-            "top2": _rounded(rows.top2),
+            "top2": top2,
         },
         lookups=lookups,
         expanded=list(tree.lookups),
@@ -153,7 +164,7 @@ def record_step(
             str(order): {"new": new, "overwritten": repeated}
             for order, (new, repeated) in learned.writes.items()
         },
-        emitted=_emitted(path, emitted, origins, rows.top2),
+        emitted=_emitted(path, emitted, origins, top2),
         accepted_length=len(emitted),
         budget=budget,
         seconds=seconds,
@@ -234,14 +245,13 @@ def _runner_up(tree: CandidateTree) -> dict[str, Any] | None:
 
 
 def _emitted(
-    path: list[int], emitted: list[int], origins: list[Provenance], top2: np.ndarray
+    path: list[int], emitted: list[int], origins: list[Provenance], top2: list[list[float]]
 ) -> list[Emitted]:
     """Token i was chosen by row path[i], and drafted by the row after it, if there is one."""
     sources = [origins[row - 1].supplier for row in path[1:]] + ["bonus"]
-    margins = _rounded(top2[path[: len(emitted)]])
     return [
-        Emitted(token, source, margin)
-        for token, source, margin in zip(emitted, sources, margins, strict=False)
+        Emitted(token, source, list(top2[row]))
+        for token, source, row in zip(emitted, sources, path, strict=False)
     ]
 
 

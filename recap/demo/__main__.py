@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-# What `make` trains on. By its rates, with bfloat16 products, 80 minutes on one core and less than an
+# What `make` trains on. By its rates 80 minutes on one core with bfloat16 products and less than an
 # hour on two; two hours on two cores without them.
 VISION_PICTURES, PICTURES = 30_000, 44_000
 
