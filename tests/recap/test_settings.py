@@ -90,10 +90,10 @@ def test_unknown_settings_are_named():
 
 
 def test_methods_differ_in_defaults_and_can_be_changed():
-    """RECAP+ is RECAP with three settings on, each of which can be switched off, and more trust."""
+    """RECAP+ is RECAP with three settings on, each of which can be switched off, and deeper trees."""
     plus = METHODS["recap-plus"].settings()
     assert (plus.blend, plus.carry, plus.runner_up) == (0.5, 0.5, 0.1)
-    plain = {"blend": 0.0, "carry": 0.0, "runner_up": 0.0, "depth_factor": 0.6}
+    plain = {"blend": 0.0, "carry": 0.0, "runner_up": 0.0, "depth_factor": 0.6, "max_depth": 10}
     assert METHODS["recap-plus"].settings(**plain) == Settings()
     assert METHODS["recap"].settings() == Settings()
     with pytest.raises(SettingsError, match="token-recycling"):
