@@ -38,7 +38,7 @@ from recap.tree import STOP, CandidateTree, Floors
 #: What the rows of a step teach, in two parts: the tokens that it is worth, and after how many rows
 #: most of it is taught. On 48 requests to the bundled model RECAP+ did 1.83x of autoregressive and
 #: 3.2 tokens a pass with ((0.6, 8.0),), 1.87x and 3.5 with this, 1.88x and 3.7 with 0.8 in the
-#: second part; but where little is gained (SmolLM2, 10 prompts) that took 4 % longer than the first.
+#: second part; but where little is gained (SmolLM2, 10 prompts) that cost 4 % of the time.
 LESSON = ((0.5, 8.0), (0.4, 32.0))
 #: Tokens that a request may spend on teaching before it has gained any, and the share of what it
 #: has gained over single-row passes that it may spend on top.
