@@ -51,13 +51,15 @@ def test_the_least_slope_is_the_least_of_all(costs):
         assert slope == pytest.approx(min(slopes, default=math.inf))
 
 
-@given(COSTS, PROBABILITIES, st.booleans())
+@given(COSTS, PROBABILITIES, st.sampled_from(["nothing", "modest", "ample"]))
 def test_what_the_floors_leave_out_could_not_have_won(costs, path, teaches):
     """Drafting to the floors, then choosing: the same as choosing from everything."""
     path = sorted(path, reverse=True)[: len(costs) - 1]
     budget = AdaptiveBudget(curve_of(costs), len(costs) - 1)
-    if not teaches:
+    if teaches == "nothing":
         budget._spent = 1e9
+    elif teaches == "ample":
+        budget._gained = 1e3
     floors = budget.floors().next
     drafted = 0
     while drafted < len(path) and path[drafted] > floors[drafted]:
@@ -124,6 +126,18 @@ def test_teaching_is_paid_from_a_grant_and_from_gains():
     assert decisions[0].nodes > 0
     assert all(decision.nodes == 0 for decision in decisions[-50:])
     assert sum(costs[d.nodes] - 1.0 for d in decisions) < 3 * budgets.GRANT
+
+
+def test_what_was_gained_is_spent_on_larger_lessons():
+    """The same tree is kept further once the request has gained more than its grant."""
+    costs = [1.0 + 0.02 * n for n in range(64)]
+    kept = []
+    for gained in (0.0, 100.0):
+        budget = AdaptiveBudget(curve_of(costs), 63)
+        budget._gained = gained
+        tree = chain([0.5 * 0.9**n for n in range(63)])
+        kept.append(budget.decide(tree).nodes)
+    assert 0 < kept[0] < kept[1]
 
 
 def test_drafting_pauses_where_it_does_not_pay_and_comes_back():
