@@ -167,7 +167,7 @@ class Run:
         _, ending = self._emit([token])
         # Keys reach into the prompt's text.
         tail = [known for known in self.request.text[-4:] if known >= 0]
-        self._vocabulary.note({*tail, *self.trace.prefill["rows"]["ids"]})
+        self._vocabulary.note({token, *tail, *self.trace.prefill["rows"]["ids"]})
         self._settle([token], ending)
 
     def steps(self) -> Iterator[Step]:

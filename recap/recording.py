@@ -114,7 +114,7 @@ class Vocabulary:
         Nodes, and so keys, come from entries, the suffix or the runners-up, and the text.
         """
         self.note(predicted.ravel())  # half of a thousand tokens, of which hardly one is new
-        shown = [step.rows["choice"], *step.entries.ids]
+        shown = [[step.root], step.rows["choice"], *step.entries.ids]
         if step.suffix:
             shown.append([found["token"] for found in step.suffix])
         if step.runner_up:

@@ -1,9 +1,10 @@
 """RECAP: predictions under one-, two- and three-token keys, fused and composed best-first.
 
-The method of arXiv 2611.05894. RECAP+ is this same class with deeper trees and three settings on,
-each of which can be switched alone (`recap.settings`): *blend* keeps a share of the old prediction
-when a key repeats; *carry* lets 2- and 3-token entries of earlier requests stand in, at a discount,
-where this one has none; *runner-up* offers the root's runners-up once more, one token later.
+The method of arXiv 2611.05894. RECAP+ is this same class with deeper trees, a larger depth factor
+and three settings on, each of which can be switched alone (`recap.settings`): *blend* keeps a share
+of the old prediction when a key repeats; *carry* lets 2- and 3-token entries of earlier requests
+stand in, at a discount, where this one has none; *runner-up* offers the root's runners-up once
+more, one token later.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_a_race_there_has_the_verdict_of_a_race_here(lent, shelf, turnstile, ask
         texts = [[json.loads(step)["e"] for step in lane["steps"]] for lane in value["lanes"]]
         tokens = [[e[0] for step in steps for e in step] for steps in texts]
         assert tokens[0] == tokens[1] == tokens[2]
-        # The other lanes' budgets are adaptive and follow the clock.
+        # Token Recycling's budget is adaptive and follows the clock.
         mats = {n: end["comparison"][n]["mat"] for n in ("recap", "autoregressive")}
         ends.append((tokens, mats, end["finish"]))
     assert ends[0] == ends[1]

@@ -38,8 +38,9 @@ def test_updates_are_those_of_torch(monkeypatch, fast):
             assert (mine - other).norm() < 0.1 * moved
 
 
-def test_singular_values_are_near_one():
+def test_singular_values_are_near_one(monkeypatch):
     """Wide, tall and square matrices, several at once; none leaks into another."""
+    monkeypatch.setattr(muon, "bfloat16_is_fast", lambda: False)
     for shape in SHAPES:
         batch = torch.randn((3, *shape), generator=torch.Generator().manual_seed(5))
         values = torch.linalg.svdvals(orthogonal(batch).float())
