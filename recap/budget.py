@@ -12,9 +12,9 @@ row where it brings tokens faster than decoding brings them on the whole.
 
 The lesson: a row that is rejected leaves a prediction behind, and later guesses are made of these.
 A memory that is only fed what pays at once stays poor, and then nothing pays. The first few rows of
-a step teach the most, and the first forty most of what there is. Teaching is paid from what speculation has
-gained so far, and from a small grant, so that where it never gains anything it costs next to
-nothing.
+a step teach the most, and the first forty most of what there is. Teaching is paid from what
+speculation has gained so far, and from a small grant, so that where it never gains anything it
+costs next to nothing.
 
     budget = start_budget(settings, curve)
     tree = drafter.propose(text, limit, budget.floors())   # grows no further than can pay
