@@ -72,7 +72,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """(n, rows, columns) -> the same with singular values near one (0.7 to 1.2), tiny ones apart."""
+    """(n, rows, columns) -> the same with singular values near one (0.7 to 1.2) unless tiny."""
     rows, columns = matrices.shape[-2:]
     fast = matrices.device.type != "cpu" or bfloat16_is_fast()
     x = matrices.to(torch.bfloat16) if fast else matrices.float()
