@@ -2,8 +2,8 @@
 
 After K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024), and the
 same updates as `torch.optim.Muon` up to rounding. That one iterates in bfloat16 and matrix by
-matrix: on a CPU without bfloat16 products a step of stage 1 took six times as long with it. Here the
-iteration runs in float32 there, and on all matrices of one shape at once.
+matrix: on a CPU without bfloat16 products a step of stage 1 took six times as long with it. Here
+the iteration runs in float32 there, and on all matrices of one shape at once.
 """
 
 from __future__ import annotations
