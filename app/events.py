@@ -67,45 +67,50 @@ class Events:
 
     # Gradio puts the request in by its annotation, behind the state and before the form's values.
 
+    # An output costs the server more than a pass of a small model where it is a component's update:
+    # Gradio then makes the component anew. So what grows is the only output while a run or a race
+    # goes on, and `settled` and `race_settled` do the rest behind it.
+
     def run(
         self, state: SessionState, request: gr.Request, *values: Any
-    ) -> Iterator[tuple[Any, ...]]:
-        """Run what the form says; yields (view, notice, Run button, Stop button, memory size)."""
+    ) -> Iterator[dict[str, Any]]:
+        """Run what the form says; yields the view. Why it cannot begin, `settled` says."""
         picture, *_ = values
+        state.refused.pop("run", None)
         try:
             with _visit(state, request), UPLOADS.needed(picture):
-                yield from self._run(state, self._read(values))
+                form = self._read(values)
+                yield from stream(
+                    state,
+                    form.asked,
+                    form.model,
+                    self._shelf,
+                    self._turnstile,
+                    remember=form.asked.settings.persist,
+                    show=state.take_pending_step(),
+                )
         except RecapError as error:
-            yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip(), gr.skip()
+            state.refused["run"] = str(error)
+            yield gr.skip()
 
-    def _run(self, state: SessionState, form: Form) -> Iterator[tuple[Any, ...]]:
-        run, stop = gr.Button("Run"), gr.Button(interactive=True)
-        for value in stream(
-            state,
-            form.asked,
-            form.model,
-            self._shelf,
-            self._turnstile,
-            remember=form.asked.settings.persist,
-            show=state.take_pending_step(),
-        ):
-            yield value, _NOTHING, run, stop, gr.skip()
-        # A run that a newer one has ended leaves the buttons to that one, and so does a race.
-        stop = gr.Button(interactive=False) if value["serial"] == state.last_run else gr.skip()
-        yield value, _NOTHING, run, stop, _size(state)
+    def settled(self, state: SessionState) -> tuple[Any, Any]:
+        """Behind a run: (notice, memory size)."""
+        return _refusal(state, "run"), _size(state)
 
     def race(
         self, state: SessionState, request: gr.Request, *values: Any
-    ) -> Iterator[tuple[Any, ...]]:
-        """Race; yields (race, notice, chart, Stop button). Behind the form: methods, cold."""
+    ) -> Iterator[dict[str, Any]]:
+        """Race; yields the lanes. Behind the form: methods, cold."""
         picture, *_ = values
+        state.refused.pop("race", None)
         try:
             with _visit(state, request), UPLOADS.needed(picture):
                 yield from self._race(state, self._read(values))
         except RecapError as error:
-            yield gr.skip(), {"text": str(error)}, gr.skip(), gr.skip()
+            state.refused["race"] = str(error)
+            yield gr.skip()
 
-    def _race(self, state: SessionState, form: Form) -> Iterator[tuple[Any, ...]]:
+    def _race(self, state: SessionState, form: Form) -> Iterator[dict[str, Any]]:
         methods, cold = form.rest
         if len(methods or ()) < 2:
             raise SettingsError("methods", "a race needs at least two")
@@ -113,12 +118,15 @@ class Events:
         for race in stream_race(
             state, form.asked, chosen, form.model, self._shelf, self._turnstile, cold=bool(cold)
         ):
-            yield race.value(), _NOTHING, gr.skip(), gr.Button(interactive=True)
+            yield race.value()
+        state.curves = race.curves if race.comparison else None
+
+    def race_settled(self, state: SessionState) -> tuple[Any, Any]:
+        """Behind a race: (notice, chart)."""
         chart = gr.skip()
-        if race.comparison:
-            chart = gr.Plot(tokens_over_time(race.curves), visible=True)
-        stop = gr.Button(interactive=False) if race.serial == state.last_race else gr.skip()
-        yield race.value(), _NOTHING, chart, stop
+        if state.curves:
+            chart = gr.Plot(tokens_over_time(state.curves), visible=True)
+        return _refusal(state, "race"), chart
 
     def _read(self, values: Sequence[Any]) -> Form:
         """The values of `layout.Ask.inputs`, and what follows them. Raises `RecapError`."""
@@ -319,6 +327,10 @@ def found_in(
             "request": entry.request,
             "step": entry.step,
         }
+
+
+def _refusal(state: SessionState, kind: str) -> dict[str, Any]:
+    return {"text": state.refused.get(kind, "")}
 
 
 def _size(state: SessionState) -> dict[str, Any]:

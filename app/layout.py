@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,9 @@ from recap.drafters import METHODS
 
 _TITLE = "RECAP visualizer"
 
+#: Seconds between two looks of Gradio's queue for new events.
+_QUEUE_LOOKS = 0.02
+_QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 _PROMPT = "Describe this picture in detail."
 
 
@@ -87,6 +91,9 @@ def build(shelf: ModelShelf, turnstile: Turnstile) -> gr.Blocks:
     # Runs stand in a line of their own (`app.line`). This one lets all of them through to it, and
     # only keeps a flood of events from being taken in at all.
     page.queue(default_concurrency_limit=None, max_size=4 * shelf.host.queue_length + 64)
+    # It looks for events so often (every millisecond, except on Windows) that an idle page takes
+    # a tenth of a slow core from decoding.
+    page._queue.sleep_when_free = _QUEUE_LOOKS
     return page
 
 
@@ -251,15 +258,31 @@ def _race() -> RaceTab:
 
 
 def _wire_race(race: RaceTab, ask: Ask, state: gr.State, events: Events) -> None:
-    race.start.click(
-        events.race,
-        [state, *ask.inputs, race.methods, race.cold],
-        [race.lanes, race.notice, race.chart, race.stop],
-        trigger_mode="multiple", show_progress="hidden", api_visibility="private",
+    _start_and_stop(
+        race.start.click, "race", [race.notice, race.stop],
+        (events.race, [state, *ask.inputs, race.methods, race.cold], race.lanes),
+        (events.race_settled, state, [race.notice, race.chart]),
     )  # fmt: skip
-    race.stop.click(
-        events.stop, state, None, queue=False, show_progress="hidden", api_visibility="private"
-    )
+    race.stop.click(events.stop, state, None, queue=False, **_QUIET)
+
+
+def _start_and_stop(
+    trigger: Callable[..., Any],
+    kind: str,
+    shown: list[Any],
+    event: tuple[Any, ...],
+    settled: tuple[Any, ...],
+) -> None:
+    """Let `trigger` start an event whose only output is what grows, and `settled` come behind it.
+
+    That the old notice goes and Stop can be pressed (`shown`) is the browser's business: the
+    server is busy with decoding.
+    """
+    often = {"trigger_mode": "multiple", **_QUIET}
+    trigger(None, None, shown, js=f"() => Recap.began('{kind}')", **often)
+    started = trigger(*event, **often)
+    started.then(None, None, shown[-1], js=f"() => Recap.ended('{kind}')", **_QUIET)
+    started.then(*settled, queue=False, **_QUIET)
 
 
 @dataclass
@@ -296,28 +319,29 @@ def _take_away() -> Away:
 
 
 def _wire_away(away: Away, ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
-    quiet = {"show_progress": "hidden", "api_visibility": "private"}
     # A large trace takes hundreds of MB while it is read or written.
     few = {"concurrency_limit": 2, "concurrency_id": "files"}
     for kind, button in away.exports.items():
-        button.click(events.export(kind), state, away.parcel, **quiet, **few)
+        button.click(events.export(kind), state, away.parcel, **_QUIET, **few)
     away.svg.click(None, js="() => Recap.saveSvg()")
     away.link.click(
         events.link,
         [ask.picture, ask.prompt, ask.method, ask.limit, ask.model, *ask.form.components],
         away.parcel,
-        **quiet,
+        **_QUIET,
     )
-    away.load.upload(events.load_trace, [state, away.load], [view, away.notice], **quiet, **few)
+    away.load.upload(events.load_trace, [state, away.load], [view, away.notice], **_QUIET, **few)
 
 
 def _wire(ask: Ask, state: gr.State, view: gr.HTML, events: Events) -> None:
     """Which event calls what."""
-    outputs = [view, ask.notice, ask.run, ask.stop, ask.memory]
-    options = {"show_progress": "hidden", "api_visibility": "private"}
     for trigger in (ask.run.click, ask.prompt.submit):
-        trigger(events.run, [state, *ask.inputs], outputs, trigger_mode="multiple", **options)
-    quiet = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+        _start_and_stop(
+            trigger, "run", [ask.notice, ask.run, ask.stop],
+            (events.run, [state, *ask.inputs], view),
+            (events.settled, state, [ask.notice, ask.memory]),
+        )  # fmt: skip
+    quiet = {"queue": False, **_QUIET}
     ask.stop.click(events.stop, state, None, **quiet)
     ask.picture.change(events.look, [ask.picture, ask.model], ask.look, **quiet)
     ask.clear.click(events.clear, state, ask.memory, **quiet)
@@ -339,7 +363,7 @@ def _wire_link(page: gr.Blocks, ask: Ask, state: gr.State, events: Events) -> No
     served = json.dumps([component.value for component in ask.inputs])
     page.load(
         events.open_link, state, ask.notice,
-        queue=False, show_progress="hidden", api_visibility="private",
+        queue=False, **_QUIET,
     ).then(
         None, [ask.notice, *ask.inputs], ask.inputs, api_visibility="private",
         js=f"(notice, ...now) => Recap.openForm(notice && notice.form, now, {served})",

@@ -217,8 +217,7 @@ def stream_race(
         return shelf.events(job, target, state.memories(target.name), stop)
 
     worker = Worker(turnstile, produce, state.visitor)
-    state.last_race = serial = state.begin(worker)
-    race = RaceState(serial)
+    race = RaceState(state.begin(worker))
     try:
         for events in worker.rounds():
             for event in events:

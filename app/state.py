@@ -36,8 +36,10 @@ class SessionState:
         self.trace: Trace | None = None
         #: The serial of the run or loaded trace that the page shows; `trace` is its own.
         self.shown = 0
-        #: The serials of the latest run and the latest race.
-        self.last_run = self.last_race = 0
+        #: Why the latest "run" or "race" could not begin.
+        self.refused: dict[str, str] = {}
+        #: Tokens over time of the latest finished race, by lane.
+        self.curves: dict[str, list[tuple[float, int]]] | None = None
         #: The step to go to in the next run, where a link named one.
         self.pending_step: int | None = None
         #: Entries that had to go because the memories had become too large.

@@ -97,7 +97,7 @@ def stream(
     as it was.
     """
     worker = Worker(turnstile, _producer(state, asked, model, shelf, remember), state.visitor)
-    state.shown = state.last_run = serial = state.begin(worker)
+    state.shown = serial = state.begin(worker)
     collector = Collector(RunPayload(serial, show=show))
     payload = collector.payload
     interval = 1 / UPDATES_PER_SECOND

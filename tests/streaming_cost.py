@@ -132,7 +132,9 @@ class Client:
         run = next(
             c["id"] for c in config["components"] if c["props"].get("elem_id") == "recap-run"
         )
-        self._event = next(d for d in config["dependencies"] if [run, "click"] in d["targets"])
+        self._event = next(
+            d for d in config["dependencies"] if d["backend_fn"] and [run, "click"] in d["targets"]
+        )
         values = {c["id"]: c["props"].get("value") for c in config["components"]}
         self._form = [values.get(number) for number in self._event["inputs"]]
         self._names = {c["props"].get("elem_id"): c["id"] for c in config["components"]}

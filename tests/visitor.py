@@ -148,11 +148,16 @@ class Visitor:
 
     def views(self, **changes: Any) -> Iterator[dict[str, Any]]:
         """Run what the form says; the view's values."""
-        for view, notice, *_ in self.stream("run", *self.form("run", **changes)):
-            if isinstance(notice, dict) and notice.get("text") and not view:
-                raise RefusedError(notice["text"])
+        for (view,) in self.stream("run", *self.form("run", **changes)):
             if isinstance(view, dict) and "steps" in view:
                 yield view
+        if refusal := self.settled()[0]:
+            raise RefusedError(refusal)
+
+    def settled(self) -> tuple[str, str]:
+        """What is said behind a run: why it could not begin, and what the memory holds."""
+        notice, size = self.call("settled", None)
+        return notice["text"], size["text"]
 
     def export(self, kind: str) -> str:
         """The shown run as a file's text."""

@@ -50,39 +50,33 @@ def test_an_impossible_setting_is_named(form):
 def test_every_run_knows_its_visitor(form, shelf, turnstile, event):
     """The line is fair by visitor, also for who has never opened the page: Gradio says who asks."""
     state = SessionState()
-    do = getattr(Events(form, shelf, turnstile), event)
+    events = Events(form, shelf, turnstile)
+    do = getattr(events, event)
+    settled = {"run": events.settled, "race": events.race_settled}[event]
     asked = [None, "", "recap", 4, "any", *form.defaults("recap")]
     given, *_ = special_args(do, [state, *asked], gr.Request(username="ada"))
-    ((_, notice, *_),) = do(*given)
+    assert len([*do(*given)]) == 1
+    notice, _ = settled(state)
     assert "prompt" in notice["text"]
     assert state.visitor == "ada"
 
 
-def test_stop_is_off_when_something_else_has_ended_a_run(form, shelf, turnstile, trace, tmp_path):
-    """A race has a button of its own, and a loaded trace has none; a newer run keeps this one."""
-    events, who = Events(form, shelf, turnstile), gr.Request(username="ada")
-    asked = [None, "Say something.", "autoregressive", 1000, "any", *form.defaults("recap")]
-    short = [*asked[:3], 8, *asked[4:]]
-    path = tmp_path / "trace.json"
-    trace.save(path)
-
-    def race(state):
-        methods = ["recap", "autoregressive"]
-        *_, (*_, stop) = events.race(state, who, *short, methods, True)
-        assert stop.interactive is False
-
-    enders = {
-        race: False,
-        lambda state: events.load_trace(state, str(path)): False,
-        lambda state: list(events.run(state, who, *short)): None,
-    }
-    for ender, interactive in enders.items():
-        state = SessionState()
-        run = events.run(state, who, *asked)
-        next(run)
-        ender(state)
-        *_, (_, _, _, stop, _) = run
-        assert getattr(stop, "interactive", None) is interactive
+def test_a_refusal_stays_until_something_begins(form, shelf, turnstile):
+    """Also where a run that was going on ends behind it: its end has nothing to say."""
+    events, who, state = Events(form, shelf, turnstile), gr.Request(username="ada"), SessionState()
+    rest = ["autoregressive", 8, "any", *form.defaults("recap")]
+    going_on = events.run(state, who, None, "Say something.", *rest)
+    next(going_on)
+    assert events.settled(state)[0]["text"] == ""
+    for _ in events.run(state, who, None, "", *rest):
+        pass
+    for _ in going_on:
+        pass
+    assert "prompt" in events.settled(state)[0]["text"]
+    assert state.trace.finish == "length"
+    for _ in events.run(state, who, None, "Say more.", *rest):
+        pass
+    assert events.settled(state)[0]["text"] == ""
 
 
 def test_the_budget_is_adaptive_or_a_number(form):

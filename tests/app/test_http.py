@@ -171,16 +171,16 @@ def test_who_had_to_make_room_is_told(small):
     """The session used longest ago goes; its page is not given another run for its own."""
     with Page(small) as first, Page(small) as second, Page(small) as third:
         for page in (first, second, third):
-            *_, last = page.stream("run", *page.form("run", prompt="hello", limit=4))
-            assert "anew" not in last[4]["text"]
+            page.run(prompt="hello", limit=4)
+            assert "anew" not in page.settled()[1]
         for kind in ("trace", "replay"):
             with pytest.raises(RefusedError, match="no longer on the server"):
                 first.export(kind)
         json.loads(third.export("trace"))
-        *_, last = first.stream("run", *first.form("run", prompt="hello", limit=4))
-        assert "make room for others" in last[4]["text"]
+        first.run(prompt="hello", limit=4)
+        assert "make room for others" in first.settled()[1]
         assert json.loads(first.export("trace"))["prompt"] == "hello"
-        *_, last = first.stream("run", *first.form("run", prompt="hello", limit=4))
+        first.run(prompt="hello", limit=4)
         (cleared,) = first.call("clear", None)
         assert cleared["text"] == "The memory is empty."
 

@@ -180,6 +180,37 @@ def test_stop_keeps_the_trace_so_far(visit, simulated):
     assert page.store("run.end.finish") == "length"
 
 
+def test_stop_works_exactly_while_its_own_run_or_race_goes_on(visit, simulated):
+    """Each has a button of its own, and a newer run keeps it; a refused one takes it from none."""
+    from playwright.sync_api import expect
+
+    page = visit(simulated)
+    stop, race_stop = (page.page.locator(name) for name in ("#recap-stop", "#recap-race-stop"))
+    page.ask("slow run", method="Autoregressive", tokens=1024)
+    expect(stop).to_be_disabled()
+    page.run()
+    expect(stop).to_be_enabled()
+    page.ask("")
+    page.page.click("#recap-run")
+    expect(page.page.locator("#recap-ask-notice")).to_contain_text("prompt")
+    expect(stop).to_be_enabled()
+    page.ask("slow run")
+    page.run()
+    expect(page.page.locator("#recap-ask-notice")).to_have_text("")
+    page.page.get_by_role("tab", name="Race").click()
+    page.page.click("#recap-race")
+    expect(stop).to_be_disabled()
+    expect(race_stop).to_be_enabled()
+    race_stop.click()
+    expect(race_stop).to_be_disabled()
+    page.run()
+    expect(stop).to_be_enabled()
+    stop.click()
+    page.finish()
+    expect(stop).to_be_disabled()
+    expect(race_stop).to_be_disabled()
+
+
 def test_scrubbing_during_a_run(visit, simulated):
     """Looking back neither stops the run nor is it moved by new steps; Live follows again."""
     page = visit(simulated)

@@ -75,8 +75,9 @@ def test_uploads_never_take_more_than_the_host_gives(
     for _ in range(4):
         other.upload(_picture())
     assert not Path(mine["path"]).exists()
-    *_, last = one.stream("run", *one.form("run", prompt="hello", picture=mine, limit=2))
-    assert last[1]["text"] == GONE
+    with pytest.raises(RefusedError) as refused:
+        one.run(prompt="hello", picture=mine, limit=2)
+    assert str(refused.value) == GONE
     with pytest.raises(RefusedError) as refused:
         one.call("decode", mine, "hello", "recap", 2, None)
     assert str(refused.value) == GONE
