@@ -26,7 +26,7 @@ from recap.calibration import Counts
 from recap.errors import MemoryMismatchError
 from recap.prediction import GAP, Hit, Prediction, Predictions
 from recap.settings import Settings
-from recap.store import PredictionStore, write_together
+from recap.store import PredictionStore
 
 STATE_VERSION = 1
 
@@ -208,8 +208,10 @@ class RequestMemory:
         self.counts = persistent.counts
         self.settings = settings
         self._vocabulary = persistent.vocabulary
+        # Only what one token predicts is blended while decoding: it is met in many contexts. In one
+        # request a longer key is nearly its own context, and the target's latest word on it counts.
         local = {
-            order: PredictionStore(settings.local_capacity, settings.blend)
+            order: PredictionStore(settings.local_capacity)
             for order in settings.orders
             if order > 1
         }
@@ -221,7 +223,7 @@ class RequestMemory:
             self._readers.append((order, False, own))
             if order > 1 and settings.carry:
                 self._readers.append((order, True, persistent.stores[order]))
-        self._getters = [(order, carried, store.get) for order, carried, store in self._readers]
+        self._finders = [(order, held, *store.finders) for order, held, store in self._readers]
         if settings.carry:
             persistent.carry_over(local)
 
@@ -244,13 +246,14 @@ class RequestMemory:
         hits: list[Hit] = []
         make = tuple.__new__  # half the time of the named tuple's own
         latest = 0
-        for order, carried, get in self._getters:
+        # `PredictionStore.get`, written out: this asks a hundred times a step or more.
+        for order, carried, find, known, read in self._finders:
             key = packed[order]
             if key is None or (carried and latest == order):
                 continue
-            prediction = get(key)
-            if prediction is not None:
-                hits.append(make(Hit, (order, carried, prediction)))
+            slot = find(key)
+            if slot is not None:
+                hits.append(make(Hit, (order, carried, known(slot) or read(slot))))
                 latest = order
         return hits
 
@@ -272,19 +275,16 @@ class RequestMemory:
         """
         packed = _pack_columns(own, previous, before, self._vocabulary)
         backwards = list(rows)[::-1]
-        writes = []
+        learned = {}
         for order, store in self._writers.items():
             keys = packed[order]
             last: dict[int, int] = {}
             for row in backwards:
                 last.setdefault(keys[row], row)
             last.pop(GAP, None)
-            writes.append((store, list(last)[::-1], list(last.values())[::-1]))
-        repeated = write_together(writes, predictions)
-        return {
-            order: (len(keys) - len(known), known)
-            for order, (_, keys, _), known in zip(self._writers, writes, repeated, strict=True)
-        }
+            known = store.write(list(last)[::-1], list(last.values())[::-1], predictions)
+            learned[order] = len(last) - len(known), known
+        return learned
 
     def entries(self) -> dict[str, int]:
         """Number of entries by order: "1", "2", "3" and, where carried, "carried-2/3"."""

@@ -127,12 +127,16 @@ def concentrations(probs: np.ndarray, counts: np.ndarray | int) -> np.ndarray:
     `counts` are the rows' own K, where the last columns are padding. With T the sum of a row, H(q)
     = log T - (sum of p log p) / T: no need to normalise first.
     """
+    # Few operations: behind a pass nothing is in the cache, and each costs several microseconds.
     positive = np.maximum(probs, 1e-300)
     total = positive.sum(1)
-    entropy = np.log(total) - np.einsum("ij,ij->i", positive, np.log(positive)) / total
-    # Few operations: behind a pass nothing is in the cache, and each costs several microseconds.
-    most = math.log(max(counts, 2)) if isinstance(counts, int) else np.log(np.maximum(counts, 2))
-    return np.minimum(np.maximum(1.0 - entropy / most, 0.0), 1.0)
+    inner = np.einsum("ij,ij->i", positive, np.log(positive))
+    inner /= total
+    entropy = np.log(total, out=total)
+    entropy -= inner
+    entropy /= np.log(np.maximum(counts, 2)) if np.ndim(counts) else math.log(max(counts, 2))
+    np.subtract(1.0, entropy, out=entropy)
+    return np.minimum(np.maximum(entropy, 0.0, out=entropy), 1.0, out=entropy)
 
 
 def predictions_from_rows(
@@ -142,12 +146,15 @@ def predictions_from_rows(
     made = Predictions.empty(*ids.shape)
     columns = made.columns
     made.ints[:, :columns] = ids
-    made.ints[:, columns], made.ints[:, columns + 1] = request, step
+    made.ints[:, columns:] = request, step
     # Eight digits are more than the fusion can tell apart, and keep saved traces short.
-    kept = probs.astype(np.float64).round(8)
-    if np.isnan(kept.sum()):  # of a model whose numbers have overflown: it predicts nothing
+    kept = made.floats[:, :columns]
+    np.multiply(probs, 1e8, out=kept, dtype=np.float64)
+    np.rint(kept, out=kept)
+    kept /= 1e8
+    if math.isnan(kept.sum()):  # of a model whose numbers have overflown: it predicts nothing
         kept[np.isnan(kept)] = 0.0
-    made.floats[:, :columns], made.floats[:, columns] = kept, concentrations(kept, columns)
+    made.floats[:, columns] = concentrations(kept, columns)
     if step == SEED_STEP:
         made.seeds = frozenset(range(len(made)))
     return made

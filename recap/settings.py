@@ -121,7 +121,9 @@ class Settings:
     )
 
     # What RECAP+ adds. Each is off at 0.
-    blend: float = _ranged(0.0, 0.0, 0.95, "Share of the old prediction kept when a key repeats.")
+    blend: float = _ranged(
+        0.0, 0.0, 0.95, "Share of the old prediction kept when a one-token key repeats."
+    )
     carry: float = _ranged(0.0, 0.0, 1.0, "Weight of 2- and 3-token entries of earlier requests.")
     runner_up: float = _ranged(
         0.0, 0.0, 0.5, "Weight of the root's own runners-up, one token later."

@@ -10,11 +10,15 @@ What the keys mean, and which store a request may read, is `recap.memory`'s busi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from recap.prediction import SEED_STEP, Prediction, Predictions, blend
+
+
+Finder = Callable[[int], int | None]
+Reader = Callable[[int], Prediction]
 
 
 class PredictionStore:
@@ -30,15 +34,17 @@ class PredictionStore:
 
     def __init__(self, capacity: int = 262_144, keep: float = 0.0) -> None:
         self.capacity, self.keep = capacity, keep
+        self._slots: OrderedDict[int, int] = OrderedDict()
+        self._read: dict[int, Prediction] = {}  # slot -> what was looked up there last
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
-        self._slots: OrderedDict[int, int] = OrderedDict()
+        self._slots.clear()
+        self._read.clear()
         self._free: list[int] = []
         self._used = 0  # slots that were ever given out
         self._held = Predictions.empty(0, 0)
-        self._read: dict[int, Prediction] = {}  # slot -> what was looked up there last
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -57,9 +63,16 @@ class PredictionStore:
         slot = self._slots.get(key)
         if slot is None:
             return None
-        found = self._read.get(slot)
-        if found is None:
-            found = self._read[slot] = self._held[slot]
+        return self._read.get(slot) or self._read_slot(slot)
+
+    @property
+    def finders(self) -> tuple[Finder, Callable[[int], Prediction | None], Reader]:
+        """The steps of `get`: key -> slot or None, slot -> what was read there or None, slot -> its
+        prediction."""
+        return self._slots.get, self._read.get, self._read_slot
+
+    def _read_slot(self, slot: int) -> Prediction:
+        found = self._read[slot] = self._held[slot]
         return found
 
     def row(self, key: int) -> Predictions:
@@ -73,7 +86,23 @@ class PredictionStore:
 
         Returns the rows whose key was there before.
         """
-        return write_together([(self, keys, rows)], predictions)[0]
+        to, take, into, mix, known = self._place(keys, rows, predictions.seeds)
+        columns = max(predictions.columns, self._held.columns)
+        wide = predictions.widened(columns)
+        self._resize(columns)
+        table, read = self._held.table, self._read
+        if len(read) > self._MOST_READ:
+            read.clear()
+        if mix:
+            old, new = Predictions(table[into]), Predictions(wide.table[mix])
+            table[into] = blend(old, new, self.keep).table
+            for slot in into:
+                read.pop(slot, None)
+        # Now what is written as it is: its slot may have been pushed out of what was blended.
+        table[to] = wide.table[take]
+        for slot in to:
+            read.pop(slot, None)
+        return known
 
     def items(self) -> Iterable[tuple[int, Prediction]]:
         """All entries, least recently written first."""
@@ -196,16 +225,6 @@ class PredictionStore:
             take.append(row)
         return to, take, into, mix, known
 
-    def _forget(self, *changed: list[int]) -> None:
-        """Drop what was looked up in slots whose content changes, or all of it if it is much."""
-        read = self._read
-        if len(read) > self._MOST_READ:
-            read.clear()
-        elif read:
-            for slots in changed:
-                for slot in slots:
-                    read.pop(slot, None)
-
     def _resize(self, columns: int) -> None:
         """Have a row for every slot, by doubling, so that copies are few; and so many columns."""
         held = self._held
@@ -215,36 +234,3 @@ class PredictionStore:
             grown.table[: len(held)] = held.table
             self._held = grown
         self._held = self._held.widened(columns)
-
-
-def write_together(
-    writes: Sequence[tuple[PredictionStore, Sequence[int], Sequence[int]]],
-    predictions: Predictions,
-) -> list[list[int]]:
-    """`PredictionStore.write` on several stores of one `keep`: (store, keys, rows) each.
-
-    What is blended is blended at once, since array arithmetic on few rows costs as much as on many.
-    Returns each store's rows whose key was there before.
-    """
-    places = [store._place(keys, rows, predictions.seeds) for store, keys, rows in writes]
-    columns = max([predictions.columns, *(store._held.columns for store, _, _ in writes)])
-    predictions = predictions.widened(columns)
-    for (store, _, _), (to, _, into, _, _) in zip(writes, places, strict=True):
-        store._resize(columns)
-        store._forget(to, into)
-    mixed = [row for *_, mix, _ in places for row in mix]
-    if mixed:
-        old = [
-            store._held.table[into]
-            for (store, _, _), (_, _, into, _, _) in zip(writes, places, strict=True)
-        ]
-        new = Predictions(predictions.table[mixed])
-        blended = blend(Predictions(np.concatenate(old)), new, writes[0][0].keep).table
-        start = 0
-        for (store, _, _), (_, _, into, _, _) in zip(writes, places, strict=True):
-            store._held.table[into] = blended[start : start + len(into)]
-            start += len(into)
-    # Now what is written as it is: its slot may have been pushed out of what was blended.
-    for (store, _, _), (to, take, _, _, _) in zip(writes, places, strict=True):
-        store._held.table[to] = predictions.table[take]
-    return [known for *_, known in places]

@@ -197,7 +197,7 @@ def best_first(
     # Sorted, most probable first. A heap is no faster at a hundred candidates, and could not say in
     # one look how many of them are more probable than something else.
     queue: list[Waiting] = []
-    level = LEVEL
+    level, add, depth = LEVEL, tree.add, tree.depth
     most, (wanted, ever) = floors.most, floors
     row = 0
     while True:
@@ -205,7 +205,7 @@ def best_first(
         # The root is looked up whatever it is worth: its choice shows what the guess was worth.
         if (
             most
-            and tree.depth[row] < max_depth
+            and depth[row] < max_depth
             and (not row or (bound > ever[row] and _may_matter(bound, queue, most - row)))
         ):
             ranked = expand(row)
@@ -222,7 +222,7 @@ def best_first(
                 tree.reason = "does-not-pay"
             return
         token, fused = ranked[rank]
-        row = tree.add(parent, token, fused, -negative)
+        row = add(parent, token, fused, -negative)
         rank += 1
         if rank < len(ranked) and rank < width:
             score = ranked[rank][1]

@@ -2,7 +2,7 @@
 
 The method of arXiv 2611.05894. RECAP+ is this same class with deeper trees, a larger depth factor
 and three settings on, each of which can be switched alone (`recap.settings`): *blend* keeps a share
-of the old prediction when a key repeats; *carry* lets 2- and 3-token entries of earlier requests
+of the old prediction when a one-token key repeats; *carry* lets 2- and 3-token entries of earlier requests
 stand in, at a discount, where this one has none; *runner-up* offers the root's runners-up once
 more, one token later.
 """
@@ -75,6 +75,7 @@ class RecapDrafter:
         families = self._families = {}
         flat = self._flat
         factors = [] if flat else self._calibration.factors()
+        new_tuple = tuple.__new__
 
         def expand(row: int) -> Ranked:
             if tree.token[row] in ends:
@@ -86,7 +87,8 @@ class RecapDrafter:
             else:
                 weights, ranked = [], []
             kind = hits[0].order if hits else 0
-            found = Lookup(hits, weights)
+            # Half the time of the named tuple's own constructor.
+            found = new_tuple(Lookup, (hits, weights, -1, 0, 0.0, (), 0.0))
             if row == 0 and self._runner_up:
                 ranked = mix(ranked, self._runner_up, settings.runner_up)
                 found = found._replace(

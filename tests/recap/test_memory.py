@@ -68,6 +68,28 @@ def test_seeding_never_overwrites_what_decoding_wrote():
     assert second.lookup(6, GAP, GAP)[0].prediction.ids == (3,)
 
 
+def test_only_one_token_keys_are_blended_in_a_request():
+    """A longer key is nearly its own context, so the latest word on it counts; also carried over,
+    where what two requests say of it is blended."""
+
+    def write(memory: RequestMemory, token: int, step: int) -> None:
+        said = Prediction((token, 0), (0.5, 0.125), 0.5, 0.5, memory.request, step)
+        memory.write([2], [1], [0], table([said]), [0])
+
+    persistent, options = PersistentMemory(VOCABULARY), Settings(carry=0.5, blend=0.5, top_k=K)
+    first = RequestMemory(persistent, options)
+    for step, token in enumerate((3, 4)):
+        write(first, token, step)
+    assert {h.order: h.prediction.ids for h in first.lookup(2, 1, 0)} == {
+        3: (4, 0), 2: (4, 0), 1: (4, 3)
+    }  # fmt: skip
+    second = RequestMemory(persistent, options)
+    write(second, 5, 0)
+    third = RequestMemory(persistent, options)
+    carried = {h.order: h.prediction.ids for h in third.lookup(2, 1, 0) if h.carried}
+    assert carried == {3: (5, 4), 2: (5, 4)}
+
+
 @pytest.mark.parametrize("keep", [0.0, 0.5])
 def test_seeds_give_way_also_under_carried_keys(keep):
     """A prompt row of a later request does not replace, or thin out, what decoding wrote."""
