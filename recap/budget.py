@@ -13,8 +13,8 @@ row where it brings tokens faster than decoding brings them on the whole.
 The lesson: a row that is rejected leaves a prediction behind, and later guesses are made of these.
 A memory that is only fed what pays at once stays poor, and then nothing pays. The first few rows of
 a step teach the most, and the first forty most of what there is. Teaching is paid from what
-speculation has gained so far, and from a small grant, so that where it never gains anything it
-costs next to nothing.
+speculation has gained so far, in this request and in the session's last ones, and from a small
+grant, so that where it never gains anything it costs next to nothing.
 
     budget = start_budget(settings, curve)
     tree = drafter.propose(text, limit, budget.floors())   # grows no further than can pay
@@ -31,19 +31,22 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from recap.calibration import Counts
 from recap.cost import CostCurve
 from recap.settings import ADAPTIVE, Settings
 from recap.tree import STOP, CandidateTree, Floors
 
 #: What the rows of a step teach, in parts: the tokens that it is worth, and after how many rows
-#: most of it is taught. At first the modest lesson, and once a request has gained more than its
-#: grant the ample one. On 48 requests to the bundled model RECAP did 1.57x of autoregressive with
+#: most of it is taught. At first the modest lesson, and once more was gained than granted the ample
+#: one. On 48 requests to the bundled model RECAP did 1.57x of autoregressive with
 #: the modest one alone and 1.63x with the ample one, RECAP+ 1.83x and 1.88x; but where little is
 #: gained (SmolLM2, 10 prompts) the ample one alone cost 4 % of the time.
 MODEST, AMPLE = ((0.6, 8.0),), ((0.5, 8.0), (0.8, 32.0))
-#: Tokens that a request may spend on teaching before it has gained any, and the share of what it
-#: has gained over single-row passes that it may spend on top.
+#: Tokens that a request may spend on teaching before any were gained, and the share of what was
+#: gained over single-row passes that it may spend on top.
 GRANT, _SHARE = 3.0, 1.0
+#: A request starts with at most so many of the tokens that earlier ones have gained.
+INHERITED = 10.0
 #: Steps over which rate and level of the cost are averaged: 1 / (1 - this).
 _MEMORY = 0.96
 #: Single-row passes that the measured cost counts for before anything has happened.
@@ -107,13 +110,18 @@ class Budget(Protocol):
         ...
 
 
-def start_budget(settings: Settings, curve: CostCurve | None = None) -> Budget:
-    """The budget of one run. An adaptive one needs the cost of passes."""
+def start_budget(
+    settings: Settings, curve: CostCurve | None = None, counts: Counts | None = None
+) -> Budget:
+    """The budget of one run. An adaptive one needs the cost of passes.
+
+    `counts` are the session's, where the request may learn from it.
+    """
     if settings.budget != ADAPTIVE:
         return FixedBudget(settings.most_nodes)
     if curve is None:
         raise ValueError("an adaptive budget needs the cost of passes")
-    return AdaptiveBudget(curve, settings.most_nodes)
+    return AdaptiveBudget(curve, settings.most_nodes, counts)
 
 
 class FixedBudget:
@@ -145,7 +153,7 @@ class FixedBudget:
 class AdaptiveBudget:
     """As many nodes as pay for themselves on this device, at this rate."""
 
-    def __init__(self, curve: CostCurve, most: int) -> None:
+    def __init__(self, curve: CostCurve, most: int, counts: Counts | None = None) -> None:
         self._cost = curve.table(most + 1)  # [n]: seconds of n + 1 rows
         self._lessons = [[lesson(k, parts) for k in range(most + 1)] for parts in (MODEST, AMPLE)]
         self._slopes = np.array(least_slopes(self._cost))
@@ -157,8 +165,10 @@ class AdaptiveBudget:
         self._measured = self._modelled = _PRIOR_STEPS * single
         # Seconds that a node takes on the host, drafted or verified.
         self._drafting, self._observing = _Slope(), _Slope()
-        # Tokens over what single-row passes would have brought, and tokens spent on teaching.
-        self._gained = self._spent = 0.0
+        # What was gained, the session's knowledge, and the tokens that were spent on teaching.
+        self._counts = counts or Counts()
+        self._counts.gained = min(max(0.0, self._counts.gained), INHERITED)
+        self._spent = 0.0
         # Of drafting: tokens that it gained, and that its time was worth.
         self._gain, self._price = _DOUBT, 0.0
         self._pause = self._paused = 0
@@ -197,11 +207,11 @@ class AdaptiveBudget:
 
     @property
     def _ample(self) -> bool:
-        return self._gained > GRANT
+        return self._counts.gained > GRANT
 
     @property
     def _may_teach(self) -> bool:
-        return self._spent < GRANT + _SHARE * max(0.0, self._gained)
+        return self._spent < GRANT + _SHARE * max(0.0, self._counts.gained)
 
     def decide(self, tree: CandidateTree) -> Decision:
         """See `Budget.decide`."""
@@ -238,7 +248,7 @@ class AdaptiveBudget:
         self._seconds = _MEMORY * self._seconds + verify + host
         self._measured = _MEMORY * self._measured + verify
         self._modelled = _MEMORY * self._modelled + modelled
-        self._gained += tokens - (verify + host) / (self.level * self._cost[0])
+        self._counts.gained += tokens - (verify + host) / (self.level * self._cost[0])
         self._spent += decision.spent
         self._observing.add(decision.nodes, min(seconds["observe"], host))
         if decision.drafted is not None:

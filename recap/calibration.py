@@ -45,10 +45,15 @@ def level_of(score: float) -> int:
 
 
 class Counts:
-    """Hits and expected hits by (group, level): what a session knows of one method's guesses."""
+    """Hits and expected hits by (group, level): what a session knows of one method's guesses.
+
+    `gained` is what they have brought: tokens over what single-row passes would have emitted in the
+    same time. An adaptive budget keeps it (`recap.budget`).
+    """
 
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int], list[float]] = {}
+        self.gained = 0.0
 
     def add(self, group: int, level: int, hits: float, score: float) -> None:
         """Candidates of one cell: how many were right, and the sum of their scores."""
@@ -70,16 +75,19 @@ class Counts:
 
     def clear(self) -> None:
         self.cells.clear()
+        self.gained = 0.0
 
     def copy(self) -> Counts:
         """An independent copy."""
         twin = Counts()
         twin.cells = {key: list(cell) for key, cell in self.cells.items()}
+        twin.gained = self.gained
         return twin
 
     def state(self) -> dict[str, np.ndarray]:
-        """As arrays: cells (n, 2) int64, counts (n, 2) float64."""
+        """As arrays: cells (n, 2) int64, counts (n, 2) float64, gained () float64."""
         return {
+            "gained": np.array(self.gained),
             "cells": np.array(list(self.cells), np.int64).reshape(-1, 2),
             "counts": np.array(list(self.cells.values()), np.float64).reshape(-1, 2),
         }
@@ -89,7 +97,8 @@ class Counts:
         """The inverse of `state`. Raises `ValueError`, or another error of malformed data."""
         counts = cls()
         cells, values = np.asarray(state["cells"]), np.asarray(state["counts"], np.float64)
-        if not np.isfinite(values).all() or (values < 0).any():
+        counts.gained = float(state.get("gained", 0.0))
+        if not np.isfinite(values).all() or (values < 0).any() or not np.isfinite(counts.gained):
             raise ValueError("a count is out of range")
         for (group, level), (hits, expected) in zip(cells.tolist(), values.tolist(), strict=True):
             counts.cells[int(group), int(level)] = [hits, expected]

@@ -142,7 +142,8 @@ class Run:
 
     def _prefill(self) -> None:
         self.ready_budget()
-        self._budget = start_budget(self.settings, self._cost)
+        known = self.memory.counts if self.settings.persist else None
+        self._budget = start_budget(self.settings, self._cost, known)
         room = min(self.max_new_tokens, self.target.context, _RESERVE)
         started = time.perf_counter()
         first = self.target.prefill(

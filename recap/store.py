@@ -16,7 +16,6 @@ import numpy as np
 
 from recap.prediction import SEED_STEP, Prediction, Predictions, blend
 
-
 Finder = Callable[[int], int | None]
 Reader = Callable[[int], Prediction]
 

@@ -2,9 +2,9 @@
 
 The method of arXiv 2611.05894. RECAP+ is this same class with deeper trees, a larger depth factor
 and three settings on, each of which can be switched alone (`recap.settings`): *blend* keeps a share
-of the old prediction when a one-token key repeats; *carry* lets 2- and 3-token entries of earlier requests
-stand in, at a discount, where this one has none; *runner-up* offers the root's runners-up once
-more, one token later.
+of the old prediction when a one-token key repeats; *carry* lets 2- and 3-token entries of earlier
+requests stand in, at a discount, where this one has none; *runner-up* offers the root's runners-up
+once more, one token later.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from recap import budget as budgets
 from recap.budget import AdaptiveBudget, FixedBudget, best_prefix, least_slopes, start_budget
+from recap.calibration import Counts
 from recap.cost import CostCurve
 from recap.settings import Settings
 from recap.tree import CandidateTree, Floors
@@ -59,7 +60,7 @@ def test_what_the_floors_leave_out_could_not_have_won(costs, path, teaches):
     if teaches == "nothing":
         budget._spent = 1e9
     elif teaches == "ample":
-        budget._gained = 1e3
+        budget._counts.gained = 1e3
     floors = budget.floors().next
     drafted = 0
     while drafted < len(path) and path[drafted] > floors[drafted]:
@@ -129,15 +130,17 @@ def test_teaching_is_paid_from_a_grant_and_from_gains():
 
 
 def test_what_was_gained_is_spent_on_larger_lessons():
-    """The same tree is kept further once the request has gained more than its grant."""
+    """The same tree is kept further once more was gained than granted, also by earlier requests."""
     costs = [1.0 + 0.02 * n for n in range(64)]
     kept = []
-    for gained in (0.0, 100.0):
-        budget = AdaptiveBudget(curve_of(costs), 63)
-        budget._gained = gained
+    for gained in (-100.0, 0.0, 100.0):
+        counts = Counts()
+        counts.gained = gained
+        budget = AdaptiveBudget(curve_of(costs), 63, counts)
+        assert 0 <= counts.gained <= budgets.INHERITED
         tree = chain([0.5 * 0.9**n for n in range(63)])
         kept.append(budget.decide(tree).nodes)
-    assert 0 < kept[0] < kept[1]
+    assert 0 < kept[0] == kept[1] < kept[2]
 
 
 def test_drafting_pauses_where_it_does_not_pay_and_comes_back():

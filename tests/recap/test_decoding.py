@@ -225,3 +225,18 @@ def test_a_model_whose_numbers_overflow_ends_cleanly(method, budget, tmp_path):
         assert (trace.finish, len(trace.token_ids)) == ("length", 12)
         trace.save(tmp_path / "trace.json")
         assert Trace.load(tmp_path / "trace.json").token_ids == trace.token_ids
+
+
+@pytest.mark.parametrize("persist", [True, False])
+def test_a_session_remembers_what_was_gained(persist):
+    """The next request's lessons go by it, unless nothing is to be kept."""
+    target = tiny_target("qwen2_5_vl", seed=3)
+    memory = new_memory(target)
+    options = METHODS["recap"].settings(persist=persist)
+    run = Run(target, request_of(target), settings=options, memory=memory, max_new_tokens=40)
+    run.finish_all()
+    assert (memory.counts.gained != 0.0) == persist
+    assert memory.copy().counts.gained == memory.counts.gained
+    again = new_memory(target)
+    again.load_state_dict(memory.state_dict())
+    assert again.counts.gained == memory.counts.gained
