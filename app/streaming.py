@@ -19,7 +19,7 @@ from app.state import SHOWN, SessionState
 from app.worker import Note, Produce, Worker
 from recap.trace import Step, Trace
 
-UPDATES_PER_SECOND = 15
+UPDATES_PER_SECOND = 10
 #: Share of an update's time that may go to the second channel while the run goes on.
 _DETAIL_SHARE = 0.02
 #: Seconds after which a value is sent also where nothing changed. A visitor who has gone is only

@@ -41,7 +41,7 @@ from recap.tree import STOP, CandidateTree, Floors
 #: one. On 48 requests to the bundled model RECAP did 1.57x of autoregressive with
 #: the modest one alone and 1.63x with the ample one, RECAP+ 1.83x and 1.88x; but where little is
 #: gained (SmolLM2, 10 prompts) the ample one alone cost 4 % of the time.
-MODEST, AMPLE = ((0.6, 8.0),), ((0.5, 8.0), (0.8, 32.0))
+MODEST, AMPLE = ((0.6, 8.0),), ((0.5, 8.0), (1.0, 32.0))
 #: Tokens that a request may spend on teaching before any were gained, and the share of what was
 #: gained over single-row passes that it may spend on top.
 GRANT, _SHARE = 3.0, 1.0

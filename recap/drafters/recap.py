@@ -75,7 +75,7 @@ class RecapDrafter:
         families = self._families = {}
         flat = self._flat
         factors = [] if flat else self._calibration.factors()
-        new_tuple = tuple.__new__
+        new_tuple, width = tuple.__new__, settings.width
 
         def expand(row: int) -> Ranked:
             if tree.token[row] in ends:
@@ -106,6 +106,8 @@ class RecapDrafter:
                     found = found._replace(
                         suffix_token=token, suffix_match=match + used, suffix_share=share
                     )
+            # Nobody asks for more of them, and now they are still in the cache.
+            del ranked[width:]
             tree.lookups[row] = found
             if not flat:
                 families[row] = (kind if row == 0 else kind + _KINDS, ranked)
@@ -117,7 +119,7 @@ class RecapDrafter:
             floors=floors,
             max_depth=min(settings.max_depth, limit),
             trust=(lambda row: flat) if flat else (lambda row: factors[families[row][0]]),
-            width=settings.width,
+            width=width,
             ceiling=settings.depth_factor if self._flat else 1.0,
         )
         return give_reason(tree, floors, self.memory_entries())
@@ -141,15 +143,20 @@ class RecapDrafter:
     def _judge(self, outcome: Outcome) -> None:
         """Learn what the candidates at the accepted rows were worth, verified or not."""
         families, self._families = self._families, {}
-        width = self.settings.width
         for row in outcome.path[: len(outcome.emitted)]:
             family = families.get(row)
             if family is not None:
                 group, ranked = family
-                choice = outcome.rows.choice[row]
-                offered = ranked[:width]
-                right = next((i for i, (token, _) in enumerate(offered) if token == choice), -1)
-                self._calibration.learn(group, [(level_of(f), f) for _, f in offered], right)
+                choice, right = outcome.rows.choice[row], -1
+                judged: list[tuple[int, float]] = []
+                for token, score in ranked:
+                    level = level_of(score)
+                    if not level:  # most are, and hardly any of them is ever worth a row
+                        break
+                    if token == choice:
+                        right = len(judged)
+                    judged.append((level, score))
+                self._calibration.learn(group, judged, right)
 
     def memory_entries(self) -> dict[str, int]:
         """See `Drafter.memory_entries`."""
