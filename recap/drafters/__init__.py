@@ -62,7 +62,7 @@ METHODS: dict[str, Method] = {
             "RECAP+",
             "RECAP whose entries blend, carry over between requests, and reuse runners-up.",
             RecapDrafter,
-            {"blend": 0.5, "carry": 0.5, "runner_up": 0.1, "depth_factor": 0.75, "max_depth": 16},
+            {"blend": 0.3, "carry": 0.5, "runner_up": 0.1, "depth_factor": 0.75, "max_depth": 16},
         ),
         Method(
             "token-recycling",
