@@ -123,9 +123,8 @@ class Events:
 
     def race_settled(self, state: SessionState) -> tuple[Any, Any]:
         """Behind a race: (notice, chart)."""
-        chart = gr.skip()
-        if state.curves:
-            chart = gr.Plot(tokens_over_time(state.curves), visible=True)
+        curves, state.curves = state.curves, None
+        chart = gr.Plot(tokens_over_time(curves), visible=True) if curves else gr.skip()
         return _refusal(state, "race"), chart
 
     def _read(self, values: Sequence[Any]) -> Form:

@@ -281,8 +281,9 @@ def _start_and_stop(
     often = {"trigger_mode": "multiple", **_QUIET}
     trigger(None, None, shown, js=f"() => Recap.began('{kind}')", **often)
     started = trigger(*event, **often)
-    started.then(None, None, shown[-1], js=f"() => Recap.ended('{kind}')", **_QUIET)
-    started.then(*settled, queue=False, **_QUIET)
+    for behind in (started.then, started.failure):  # of these one comes, never both
+        behind(None, None, shown[-1], js=f"() => Recap.ended('{kind}')", **often)
+        behind(*settled, queue=False, **often)
 
 
 @dataclass

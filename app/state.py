@@ -38,7 +38,7 @@ class SessionState:
         self.shown = 0
         #: Why the latest "run" or "race" could not begin.
         self.refused: dict[str, str] = {}
-        #: Tokens over time of the latest finished race, by lane.
+        #: Tokens over time of a race that is over, by lane, until its chart is drawn.
         self.curves: dict[str, list[tuple[float, int]]] | None = None
         #: The step to go to in the next run, where a link named one.
         self.pending_step: int | None = None

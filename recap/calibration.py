@@ -126,7 +126,7 @@ class Calibration:
 
         `right` is the place of the one that the target chose, -1 if none was.
         """
-        found: dict[int, list[float]] = {}  # most candidates are of the lowest level
+        found: dict[int, list[float]] = {}
         for place, (level, score) in enumerate(candidates):
             cell = found.get(level)
             if cell is None:

@@ -122,7 +122,7 @@ class Settings:
 
     # What RECAP+ adds. Each is off at 0.
     blend: float = _ranged(
-        0.0, 0.0, 0.95, "Share of the old prediction kept when a one-token key repeats."
+        0.0, 0.0, 0.95, "Share of the old kept when a one-token key repeats, or a longer one later."
     )
     carry: float = _ranged(0.0, 0.0, 1.0, "Weight of 2- and 3-token entries of earlier requests.")
     runner_up: float = _ranged(

@@ -11,10 +11,6 @@
     feed();
   };
 
-  /**
-   * What a link puts into the form: its values, but only where the form still holds what was served.
-   * What the visitor has changed while the page was loading stays as it is.
-   */
   /* Runs and races that this page has started and that go on. A newer one may begin before the one
    * that it ends has said so, hence the counting. */
   const going = { run: 0, race: 0 };
@@ -30,6 +26,10 @@
   /** One is over: what Stop becomes. */
   R.ended = (kind) => stop(--going[kind] > 0);
 
+  /**
+   * What a link puts into the form: its values, but only where the form still holds what was served.
+   * What the visitor has changed while the page was loading stays as it is.
+   */
   R.openForm = (link, now, served) => {
     const content = (value) => JSON.stringify(value && value.path ? value.path : value);
     return now.map((value, at) =>

@@ -2,9 +2,9 @@
 
 The method of arXiv 2611.05894. RECAP+ is this same class with deeper trees, a larger depth factor
 and three settings on, each of which can be switched alone (`recap.settings`): *blend* keeps a share
-of the old prediction when a one-token key repeats; *carry* lets 2- and 3-token entries of earlier
-requests stand in, at a discount, where this one has none; *runner-up* offers the root's runners-up
-once more, one token later.
+of the old prediction when a one-token key repeats, or a longer one in a later request; *carry* lets
+2- and 3-token entries of earlier requests stand in, at a discount, where this one has none;
+*runner-up* offers the root's runners-up once more, one token later.
 """
 
 from __future__ import annotations
@@ -141,7 +141,10 @@ class RecapDrafter:
         return Learned(writes)
 
     def _judge(self, outcome: Outcome) -> None:
-        """Learn what the candidates at the accepted rows were worth, verified or not."""
+        """Learn what the candidates at the accepted rows were worth, verified or not.
+
+        Those of the lowest level keep their prior: they are many, and hardly ever worth a row.
+        """
         families, self._families = self._families, {}
         for row in outcome.path[: len(outcome.emitted)]:
             family = families.get(row)
@@ -151,7 +154,7 @@ class RecapDrafter:
                 judged: list[tuple[int, float]] = []
                 for token, score in ranked:
                     level = level_of(score)
-                    if not level:  # most are, and hardly any of them is ever worth a row
+                    if not level:
                         break
                     if token == choice:
                         right = len(judged)

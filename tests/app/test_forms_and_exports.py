@@ -79,6 +79,23 @@ def test_a_refusal_stays_until_something_begins(form, shelf, turnstile):
     assert events.settled(state)[0]["text"] == ""
 
 
+def test_a_finished_race_draws_its_chart_once(form, shelf, turnstile):
+    """A refused one behind it has nothing new to draw."""
+    events, who, state = Events(form, shelf, turnstile), gr.Request(username="ada"), SessionState()
+    asked = [None, "Say something.", "recap", 8, "any", *form.defaults("recap")]
+
+    def race(methods):
+        for _ in events.race(state, who, *asked, methods, True):
+            pass
+        return events.race_settled(state)
+
+    _, chart = race(["recap", "autoregressive"])
+    assert chart.visible
+    notice, chart = race(["recap"])
+    assert "two" in notice["text"]
+    assert not isinstance(chart, gr.Plot)
+
+
 def test_the_budget_is_adaptive_or_a_number(form):
     """Chosen or typed; anything else is named."""
     values = form.defaults("recap")

@@ -180,6 +180,31 @@ def test_stop_keeps_the_trace_so_far(visit, simulated):
     assert page.store("run.end.finish") == "length"
 
 
+def test_stop_is_off_after_an_event_that_failed(visit, simulated):
+    """Here because the server does not take it in, as where its queue is full."""
+    from playwright.sync_api import expect
+
+    page = visit(simulated)
+    stop = page.page.locator("#recap-stop")
+    page.ask("slow run", method="Autoregressive", tokens=4)
+    page.page.evaluate(
+        "() => { const ended = Recap.ended; Recap.endings = 0;"
+        " Recap.ended = (kind) => { Recap.endings++; return ended(kind); }; }"
+    )
+    full = {"status": 503, "content_type": "application/json", "body": '{"detail": "full"}'}
+    page.page.route("**/queue/join*", lambda route: route.fulfill(**full))
+    page.page.click("#recap-run")
+    page.page.wait_for_function("Recap.endings === 1")
+    expect(stop).to_be_disabled()
+    page.page.unroute("**/queue/join*")
+    page.run()
+    page.finish()
+    expect(stop).to_be_disabled()
+    assert page.page.evaluate("Recap.endings") == 2  # one each
+    assert all("503" in problem for problem in page.problems)
+    page.problems.clear()
+
+
 def test_stop_works_exactly_while_its_own_run_or_race_goes_on(visit, simulated):
     """Each has a button of its own, and a newer run keeps it; a refused one takes it from none."""
     from playwright.sync_api import expect

@@ -90,8 +90,12 @@ def test_what_was_learnt_long_ago_is_forgotten():
 def test_counts_survive_saving(families):
     """Through their state; a copy is independent."""
     counts, _ = learnt(families)
+    counts.gained = 4.5
     again = Counts.from_state(counts.state())
-    assert again.cells == counts.cells
+    assert (again.cells, again.gained) == (counts.cells, 4.5)
+    assert counts.copy().gained == 4.5
+    older = {name: part for name, part in counts.state().items() if name != "gained"}
+    assert Counts.from_state(older).gained == 0.0
     twin = counts.copy()
     twin.add(0, 0, True, 0.5)
     assert again.cells == counts.cells
@@ -104,6 +108,8 @@ def test_counts_survive_saving(families):
         {"cells": np.zeros((1, 2), int), "counts": np.array([[-1.0, 1.0]])},
         {"cells": np.zeros((1, 2), int), "counts": np.array([[np.nan, 1.0]])},
         {"cells": np.zeros((2, 2), int), "counts": np.ones((1, 2))},
+        {"cells": np.zeros((0, 2), int), "counts": np.ones((0, 2)), "gained": np.array(np.nan)},
+        {"cells": np.zeros((0, 2), int), "counts": np.ones((0, 2)), "gained": np.array(np.inf)},
     ],
 )
 def test_damaged_counts_are_refused(state):
