@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from recap.compiled import floats
+
 #: Expected hits after which a cell forgets half: what was learnt long ago counts for less.
 _CAPACITY = 60.0
 #: A new request starts with at most this much of the session's, since its text may differ.
@@ -111,11 +113,11 @@ class Calibration:
     def __init__(self, counts: Counts, groups: int, priors: Sequence[float]) -> None:
         self._counts = counts
         self._priors = priors
-        self._factors = [[min(1.0, prior) for prior in priors] for _ in range(groups)]
+        self._factors = np.tile(np.minimum(1.0, floats(priors)), (groups, 1))
         self._stale = {level for _, level in counts.cells if level < len(priors)}
 
-    def factors(self) -> list[list[float]]:
-        """[group][level]: what to multiply a score with, in [0, 1]. Valid until the next call."""
+    def factors(self) -> np.ndarray:
+        """(groups, levels): what to multiply a score with, in [0, 1]. Valid until the next call."""
         for level in self._stale:
             self._refresh(level)
         self._stale.clear()
@@ -143,6 +145,7 @@ class Calibration:
         hits = sum(cell[0] for cell in cells)
         expected = sum(cell[1] for cell in cells)
         pooled = (hits + _PRIOR_WEIGHT * self._priors[level]) / (expected + _PRIOR_WEIGHT)
-        for factors, (hits, expected) in zip(self._factors, cells, strict=True):
-            estimate = (hits + _POOL_WEIGHT * pooled) / (expected + _POOL_WEIGHT)
-            factors[level] = min(1.0, estimate)
+        self._factors[:, level] = [
+            min(1.0, (hits + _POOL_WEIGHT * pooled) / (expected + _POOL_WEIGHT))
+            for hits, expected in cells
+        ]

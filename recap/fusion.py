@@ -8,84 +8,108 @@ For each hit of order n: c is its concentration, m its confidence, s_n the speci
 The fused score f is a sub-probability: over all tokens it sums to at most one, and it is not
 renormalised. alpha = beta = 0 is fixed weighting. *Back-off* gives all weight to the longest hit
 instead. A carried entry counts with `carry` times its order's specificity.
+
+All of it is compiled, and part of the search (`recap.search`). What a hit found is a row of a table
+that is laid out as `recap.prediction.Predictions` has it; candidates are two arrays, tokens and
+scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import itemgetter
+from typing import NamedTuple
 
-from recap.prediction import Hit
+import numpy as np
+from numba import types
+
+from recap.compiled import BOOL, FLOAT, FLOAT_TABLE, floats, inline
+from recap.prediction import add_score, columns_of, length_of, sort_ranked
 from recap.settings import Settings
 
-#: (token, fused score), best first.
-Ranked = list[tuple[int, float]]
 
-_score = itemgetter(1)
+#: Columns of hits.
+ROW, ORDER, CARRIED, ENTRY = range(4)
 
 
-class Fusion:
-    """The weighting of one `Settings`, with its constants looked up once."""
+class Weighting(NamedTuple):
+    """How hits are weighed; `specificity` is [carried][order]."""
 
-    __slots__ = ("_alpha", "_back_off", "_beta", "_epsilon", "_plain", "_specificity")
+    specificity: np.ndarray
+    alpha: float
+    beta: float
+    epsilon: float
+    back_off: bool
 
-    def __init__(self, settings: Settings) -> None:
-        self._alpha, self._beta, self._epsilon = settings.alpha, settings.beta, settings.epsilon
-        self._plain = settings.alpha == settings.beta == 1.0
-        self._back_off = settings.fusion == "back-off"
-        s = settings.specificity
-        # [carried][order]
-        self._specificity = ((0.0, *s), (0.0, *(settings.carry * x for x in s)))
+    @classmethod
+    def of(cls, settings: Settings) -> Weighting:
+        """As these settings have it."""
+        own = (0.0, *settings.specificity)
+        return cls(
+            floats([own, [settings.carry * s for s in own]]),
+            float(settings.alpha),
+            float(settings.beta),
+            float(settings.epsilon),
+            settings.fusion == "back-off",
+        )
 
-    def specificity(self, hit: Hit) -> float:
-        """s_n of this hit, discounted where it is carried."""
-        return self._specificity[hit.carried][hit.order]
 
-    def weights(self, hits: Sequence[Hit]) -> list[float]:
-        """w_n of each hit; they sum to one. Hits come longest key first, own before carried."""
-        if len(hits) == 1:
-            return [1.0]
-        if self._back_off:
-            return [1.0] + [0.0] * (len(hits) - 1)
-        table, epsilon = self._specificity, self._epsilon
-        if self._plain:
-            raw = [table[h[1]][h[0]] * (epsilon + h[2][2]) * h[2][3] for h in hits]
+WEIGHTING = types.NamedTuple([FLOAT_TABLE, FLOAT, FLOAT, FLOAT, BOOL], Weighting)
+
+
+@inline
+def weigh(weighting, entries, hits, first, last, weights):
+    """w_n of the hits from `first` to before `last`, into `weights`; they sum to one.
+
+    `hits` (hits, 4) are row, order, carried and entry, the last a row of `entries`. Longest key
+    first, own before carried.
+    """
+    if weighting.back_off or last - first == 1:
+        for n in range(first, last):
+            weights[n] = 1.0 if n == first else 0.0
+        return
+    columns, numbers = columns_of(entries), entries.view(np.float64)
+    total = 0.0
+    for n in range(first, last):
+        entry = hits[n, ENTRY]
+        s = weighting.specificity[hits[n, CARRIED], hits[n, ORDER]]
+        c, m = numbers[entry, 2 * columns + 2], numbers[entry, columns + 2]
+        if weighting.alpha == 1.0 and weighting.beta == 1.0:  # powers cost more than all the rest
+            weights[n] = s * (weighting.epsilon + c) * m
         else:
-            alpha, beta = self._alpha, self._beta
-            raw = [table[h[1]][h[0]] * (epsilon + h[2][2]) ** alpha * h[2][3] ** beta for h in hits]
-        total = sum(raw)
-        if total <= 0.0:  # epsilon = 0 and nothing concentrated: nobody is better than another
-            return [1.0 / len(hits)] * len(hits)
-        return [w / total for w in raw]
-
-    def fuse(self, hits: Sequence[Hit], weights: Sequence[float]) -> Ranked:
-        """All tokens of the hits with their fused scores, best first.
-
-        Ties keep the order in which tokens are met: longest key first, then rank in its entry.
-        """
-        # Positions and plain loops: this runs some fifty times a step, and names cost a third more.
-        first = hits[0][2]
-        if len(hits) == 1:
-            return list(zip(first[0], first[1]))  # noqa: B905
-        w = weights[0]
-        fused = {token: w * p for token, p in zip(first[0], first[1])}  # noqa: B905
-        get = fused.get
-        for place in range(1, len(hits)):
-            w = weights[place]
-            if w > 0.0:
-                prediction = hits[place][2]
-                for token, p in zip(prediction[0], prediction[1]):  # noqa: B905
-                    fused[token] = get(token, 0.0) + w * p
-        return sorted(fused.items(), key=_score, reverse=True)
+            weights[n] = s * (weighting.epsilon + c) ** weighting.alpha * m**weighting.beta
+        total += weights[n]
+    for n in range(first, last):
+        # epsilon = 0 and nothing concentrated: nobody is better than another
+        weights[n] = weights[n] / total if total > 0.0 else 1.0 / (last - first)
 
 
-def mix(ranked: Ranked, extra: Ranked, share: float) -> Ranked:
-    """(1 - share) of one sub-probability and `share` of another, best first.
+@inline
+def fuse(entries, hits, first, last, weights, tokens, scores):
+    """All tokens of these hits with their fused scores, best first, into `tokens` and `scores`.
+
+    Returns how many. Ties keep the order in which tokens are met: longest key first, then rank in
+    its entry. A hit without weight has no say, except the first.
+    """
+    columns, numbers = columns_of(entries), entries.view(np.float64)
+    count = 0
+    for n in range(first, last):
+        entry, w = hits[n, ENTRY], weights[n]
+        if n == first or w > 0.0:
+            for rank in range(length_of(entries, entry)):
+                p = numbers[entry, columns + 2 + rank]
+                count = add_score(tokens, scores, count, entries[entry, rank], w * p)
+    sort_ranked(tokens, scores, count)
+    return count
+
+
+@inline
+def mix(tokens, scores, count, extra_tokens, extra_scores, share):
+    """(1 - share) of one sub-probability and `share` of another, best first. Returns how many.
 
     The sum stays at most one, whatever the two sources know of each other.
     """
-    rest = 1.0 - share
-    mixed = {token: rest * p for token, p in ranked}
-    for token, p in extra:
-        mixed[token] = mixed.get(token, 0.0) + share * p
-    return sorted(mixed.items(), key=_score, reverse=True)
+    for n in range(count):
+        scores[n] *= 1.0 - share
+    for n in range(len(extra_tokens)):
+        count = add_score(tokens, scores, count, extra_tokens[n], share * extra_scores[n])
+    sort_ranked(tokens, scores, count)
+    return count

@@ -13,22 +13,84 @@ image; order 1 persists across requests in a `PersistentMemory` that the caller 
 
 Not here: what a hit is worth (`recap.fusion`) and how hits become a tree (`recap.tree`).
 
-Keys are packed into one int: hashing an int costs a third of hashing a tuple, and a step does a few
-hundred of them. A token of `GAP` (an image placeholder, or before the text) makes no key.
+Keys are packed into one 64-bit integer, with room for a vocabulary of two million. A token of `GAP` (an image placeholder, or before the text) makes no key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+from numba import types
+
+from recap import index
 from recap.calibration import Counts
+from recap.compiled import INT, INT_TABLE, INTS, inline, ints, kernel
 from recap.errors import MemoryMismatchError
 from recap.prediction import GAP, Hit, Prediction, Predictions
 from recap.settings import Settings
 from recap.store import PredictionStore
 
 STATE_VERSION = 1
+#: Stores that a request may look into: its own orders 2 and 3, carried ones, and order 1.
+MOST_READERS = 5
+
+
+class Readers(NamedTuple):
+    """The stores that a request looks into, longest key first, as compiled code wants them.
+
+    `places` and `tables` are those of each store (`recap.store`); `orders` and `carried` (readers,)
+    say whose keys they hold. There are always `MOST_READERS`; of those that are not used the order
+    is 0.
+    """
+
+    places: tuple[np.ndarray, ...]
+    tables: tuple[np.ndarray, ...]
+    orders: np.ndarray
+    carried: np.ndarray
+    vocabulary: int
+
+
+_EACH = types.UniTuple(INT_TABLE, MOST_READERS)
+READERS = types.NamedTuple([_EACH, _EACH, INTS, INTS, INT], Readers)
+
+
+@inline
+def look_up(readers, own, previous, before, hits):
+    """Find the entries under the last one, two and three tokens, longest key first.
+
+    Writes (reader, slot) of each to `hits` (MOST_READERS, 2) and returns how many there are. A
+    carried entry stands in only where the request has none of its own.
+    """
+    count, latest = 0, 0
+    if own < 0:
+        return 0
+    for reader in range(MOST_READERS):
+        order = readers.orders[reader]
+        if order == 0 or order == latest:
+            continue
+        key = own
+        if order > 1:
+            if previous < 0:
+                continue
+            key += previous * readers.vocabulary
+        if order > 2:
+            if before < 0:
+                continue
+            key += before * readers.vocabulary * readers.vocabulary
+        slot = index.find(readers.places[reader], key)
+        if slot >= 0:
+            hits[count, 0], hits[count, 1] = reader, slot
+            count, latest = count + 1, order
+    return count
+
+
+@kernel(INT_TABLE(READERS, INT, INT, INT))
+def _find_hits(readers, own, previous, before):
+    """(hits, 2) reader and slot of each entry."""
+    hits = np.empty((MOST_READERS, 2), np.int64)
+    return hits[: look_up(readers, own, previous, before, hits)]
 
 
 class PersistentMemory:
@@ -223,9 +285,24 @@ class RequestMemory:
             self._readers.append((order, False, own))
             if order > 1 and settings.carry:
                 self._readers.append((order, True, persistent.stores[order]))
-        self._finders = [(order, held, *store.finders) for order, held, store in self._readers]
+        nothing = PredictionStore(0)
+        unused = MOST_READERS - len(self._readers)
+        self._stores = [store for _, _, store in self._readers] + [nothing] * unused
+        self._orders = ints([order for order, _, _ in self._readers] + [0] * unused)
+        self._carried = ints([carried for _, carried, _ in self._readers] + [0] * unused)
         if settings.carry:
             persistent.carry_over(local)
+
+    def readers(self) -> Readers:
+        """What a search looks into. Valid until the next write."""
+        stores = self._stores
+        return Readers(
+            tuple([store.places for store in stores]),
+            tuple([store.table for store in stores]),
+            self._orders,
+            self._carried,
+            self._vocabulary,
+        )
 
     def lookup(self, own: int, previous: int, before: int) -> list[Hit]:
         """The entries under the last one, two and three tokens, longest key first.
@@ -233,28 +310,10 @@ class RequestMemory:
         `own` is the row's token, `previous` the one before it on its path, `before` the one before
         that; any may be `GAP`.
         """
-        if own < 0:
-            return []
-        vocabulary = self._vocabulary
-        second = previous * vocabulary + own if previous >= 0 else None
-        third = (
-            (before * vocabulary + previous) * vocabulary + own
-            if before >= 0 and previous >= 0
-            else None
-        )
-        packed = (None, own, second, third)
-        hits: list[Hit] = []
-        make = tuple.__new__  # half the time of the named tuple's own
-        latest = 0
-        # `PredictionStore.get`, written out: this asks a hundred times a step or more.
-        for order, carried, find, known, read in self._finders:
-            key = packed[order]
-            if key is None or (carried and latest == order):
-                continue
-            slot = find(key)
-            if slot is not None:
-                hits.append(make(Hit, (order, carried, known(slot) or read(slot))))
-                latest = order
+        hits = []
+        for reader, slot in _find_hits(self.readers(), own, previous, before).tolist():
+            order, carried, store = self._readers[reader]
+            hits.append(Hit(order, carried, store.at(slot)))
         return hits
 
     def write(
@@ -263,27 +322,22 @@ class RequestMemory:
         previous: Sequence[int],
         before: Sequence[int],
         predictions: Predictions,
-        rows: Iterable[int],
+        rows: Sequence[int],
     ) -> dict[int, tuple[int, list[int]]]:
         """Write rows under their keys; of the rows of a pass with one key, the last in `rows` wins.
 
         So a pass writes a key at most once, and blending averages over passes, not within one.
 
-        `own`, `previous`, `before` are (rows,) token lists, as in `lookup`. A prompt's row leaves
-        alone what decoding wrote. Returns, by order, how many keys are new, and the rows whose key
-        was there before the pass.
+        `own`, `previous`, `before` are (rows,) tokens, as in `lookup`. A prompt's row leaves alone
+        what decoding wrote. Returns, by order, how many keys are new, and the rows whose key was
+        there before the pass.
         """
-        packed = _pack_columns(own, previous, before, self._vocabulary)
-        backwards = list(rows)[::-1]
+        tokens, turn = ints([own, previous, before]), ints(rows)
         learned = {}
         for order, store in self._writers.items():
-            keys = packed[order]
-            last: dict[int, int] = {}
-            for row in backwards:
-                last.setdefault(keys[row], row)
-            last.pop(GAP, None)
-            known = store.write(list(last)[::-1], list(last.values())[::-1], predictions)
-            learned[order] = len(last) - len(known), known
+            found = _last_rows(tokens, turn, order, self._vocabulary)
+            known = store.write(found[0], found[1], predictions)
+            learned[order] = found.shape[1] - len(known), known
         return learned
 
     def entries(self) -> dict[str, int]:
@@ -301,16 +355,41 @@ class RequestMemory:
         }
 
 
-def _pack_columns(
-    own: Sequence[int], previous: Sequence[int], before: Sequence[int], vocabulary: int
-) -> dict[int, list[int]]:
-    """The three keys of many rows at once; -1 where a row has none."""
-    two = [
-        b * vocabulary + c if b >= 0 and c >= 0 else GAP for b, c in zip(previous, own, strict=True)
-    ]
-    square = vocabulary * vocabulary
-    three = [
-        a * square + pair if a >= 0 and pair >= 0 else GAP
-        for a, pair in zip(before, two, strict=True)
-    ]
-    return {1: list(own), 2: two, 3: three}
+@kernel(INT_TABLE(INT_TABLE, INTS, INT, INT))
+def _last_rows(tokens, rows, order, vocabulary):
+    """(2, keys) the keys of this order, and of each the last row; by when that row's turn is.
+
+    `tokens` (3, rows) are each row's own, the one before it and the one before that.
+    """
+    size = 4
+    while size < 2 * len(rows):
+        size *= 2
+    places = np.zeros((size, 2), np.int64)
+    places[:, 1] = -1
+    keys, latest = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    which = np.full(len(rows), GAP)  # turn -> number of its key
+    count = 0
+    for turn in range(len(rows)):
+        key, scale = 0, 1
+        for back in range(order):
+            token = tokens[back, rows[turn]]
+            if token < 0:
+                key = GAP
+                break
+            key, scale = key + token * scale, scale * vocabulary
+        if key < 0:
+            continue
+        number = index.find(places, key)
+        if number < 0:
+            number, count = count, count + 1
+            keys[number] = key
+            index.put(places, key, number)
+        which[turn], latest[number] = number, turn
+    found = np.empty((2, count), np.int64)
+    at = 0
+    for turn in range(len(rows)):
+        number = which[turn]
+        if number >= 0 and latest[number] == turn:
+            found[0, at], found[1, at] = keys[number], rows[turn]
+            at += 1
+    return found

@@ -3,9 +3,8 @@
 Its concentration and confidence are what entropy-confidence weighting looks at (`recap.fusion`);
 blending two of them is RECAP+'s way to let an entry remember that its continuations differ.
 
-Many predictions are one table (`Predictions`): a pass writes a hundred of them, and array
-arithmetic on all at once costs a tenth of a loop over tuples. A `Prediction` is one of them as
-plain Python data, made where a lookup wants to read it.
+Many predictions are one table (`Predictions`), which compiled code reads and writes. A `Prediction`
+is one of them as plain Python data, made where somebody wants to look at it.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from recap.compiled import FLOAT, FLOAT_TABLE, INT, INT_TABLE, floats, inline, ints, kernel
 
 #: Stands for a token that no key may contain.
 GAP = -1
@@ -51,14 +52,14 @@ class Predictions:
 
     `ints` (rows, K + 2) int64 holds the ids, then request and step; `floats` (rows, K + 1) float64
     the probabilities, then the concentration. Both are views of `table`, so that a row is moved at
-    once. A row of fewer than K predictions ends in ids of -1 with probability 0. `seeds` are the
-    rows that come from a prompt.
+    once. A row of fewer than K predictions ends in ids of -1 with probability 0. Rows that come
+    from a prompt have `SEED_STEP` for a step.
     """
 
-    __slots__ = ("columns", "floats", "ints", "seeds", "table")
+    __slots__ = ("columns", "floats", "ints", "table")
 
-    def __init__(self, table: np.ndarray, seeds: frozenset[int] = frozenset()) -> None:
-        self.table, self.seeds = table, seeds
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = table
         self.columns = (table.shape[1] - 3) // 2
         self.ints = table[:, : self.columns + 2]
         self.floats = table[:, self.columns + 2 :].view(np.float64)
@@ -81,7 +82,7 @@ class Predictions:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles: else the two views would become arrays of their own."""
-        return Predictions, (self.table, self.seeds)
+        return Predictions, (self.table,)
 
     @classmethod
     def empty(cls, rows: int, columns: int) -> Predictions:
@@ -96,13 +97,11 @@ class Predictions:
         made = cls.empty(*ids.shape)
         made.ints[:, :-2], made.ints[:, -2:] = ids, writer
         made.floats[:, :-1], made.floats[:, -1] = probs, concentration
-        return cls(made.table, _seeds(made))
+        return made
 
     def take(self, rows: Sequence[int]) -> Predictions:
         """A copy of these rows."""
-        taken = Predictions(self.table[rows])
-        taken.seeds = _seeds(taken)
-        return taken
+        return Predictions(self.table[rows])
 
     def widened(self, columns: int) -> Predictions:
         """The same, padded to at least so many columns."""
@@ -113,30 +112,75 @@ class Predictions:
         wide.ints[:, : self.columns] = self.ints[:, :-2]
         wide.floats[:, : self.columns] = self.floats[:, :-1]
         wide.ints[:, -2:], wide.floats[:, -1] = self.ints[:, -2:], self.floats[:, -1]
-        wide.seeds = self.seeds
         return wide
 
 
-def _seeds(predictions: Predictions) -> frozenset[int]:
-    return frozenset(np.flatnonzero(predictions.ints[:, -1] == SEED_STEP).tolist())
+# Compiled code reads a table by row and column, its numbers through a view of the same memory. It
+# takes no slices: each costs a second of compiling.
 
 
-def concentrations(probs: np.ndarray, counts: np.ndarray | int) -> np.ndarray:
-    """1 - H(q) / log K of each row of (rows, columns) probabilities; 1 if K = 1.
+@inline
+def columns_of(table):
+    """K: how many predictions a row of a `Predictions` table has room for."""
+    return (table.shape[1] - 3) // 2
 
-    `counts` are the rows' own K, where the last columns are padding. With T the sum of a row, H(q)
-    = log T - (sum of p log p) / T: no need to normalise first.
+
+@inline
+def length_of(table, row):
+    """How many of a row's columns hold a prediction; the rest is padding."""
+    count = columns_of(table)
+    while count and table[row, count - 1] < 0:
+        count -= 1
+    return count
+
+
+@inline
+def copy_row(source, row, table, to):
+    """Copy a row of one table of predictions into another that may have more columns."""
+    columns, room = columns_of(source), columns_of(table)
+    for n in range(columns):
+        table[to, n] = source[row, n]
+        table[to, room + 2 + n] = source[row, columns + 2 + n]
+    for n in range(columns, room):
+        table[to, n] = -1
+        table[to, room + 2 + n] = 0  # 0.0 is all zeros too
+    for n in range(2):  # request and step
+        table[to, room + n] = source[row, columns + n]
+    table[to, 2 * room + 2] = source[row, 2 * columns + 2]  # concentration
+
+
+@inline
+def concentration_of(numbers, row, start, count):
+    """1 - H(q) / log K of a row's K = `count` probabilities from column `start`; 1 if K = 1.
+
+    With T their sum, H(q) = log T - (sum of p log p) / T: no need to normalise first.
     """
-    # Few operations: behind a pass nothing is in the cache, and each costs several microseconds.
-    positive = np.maximum(probs, 1e-300)
-    total = positive.sum(1)
-    inner = np.einsum("ij,ij->i", positive, np.log(positive))
-    inner /= total
-    entropy = np.log(total, out=total)
-    entropy -= inner
-    entropy /= np.log(np.maximum(counts, 2)) if np.ndim(counts) else math.log(max(counts, 2))
-    np.subtract(1.0, entropy, out=entropy)
-    return np.minimum(np.maximum(entropy, 0.0, out=entropy), 1.0, out=entropy)
+    if count < 2:
+        return 1.0
+    total = inner = 0.0
+    for n in range(count):
+        p = max(numbers[row, start + n], 1e-300)
+        total += p
+        inner += p * math.log(p)
+    entropy = math.log(total) - inner / total
+    # Rounded like the probabilities, so that logarithms of different machines break no tie.
+    return np.rint(min(max(1.0 - entropy / math.log(count), 0.0), 1.0) * 1e8) / 1e8
+
+
+@kernel(INT(INT_TABLE, FLOAT_TABLE, INT, INT, INT_TABLE))
+def _read_rows(ids, probs, request, step, table):
+    columns, numbers = columns_of(table), table.view(np.float64)
+    start = columns + 2
+    for row in range(len(ids)):
+        for n in range(columns):
+            table[row, n] = ids[row, n]
+            # Eight digits are more than the fusion can tell apart, and keep saved traces short.
+            p = np.rint(probs[row, n] * 1e8) / 1e8
+            # Not a number: of a model whose numbers have overflown. It predicts nothing.
+            numbers[row, start + n] = 0.0 if math.isnan(p) else p
+        table[row, columns], table[row, columns + 1] = request, step
+        numbers[row, start + columns] = concentration_of(numbers, row, start, columns)
+    return len(ids)
 
 
 def predictions_from_rows(
@@ -144,52 +188,56 @@ def predictions_from_rows(
 ) -> Predictions:
     """Predictions of all rows of a pass. `ids` and `probs` are (rows, K)."""
     made = Predictions.empty(*ids.shape)
-    columns = made.columns
-    made.ints[:, :columns] = ids
-    made.ints[:, columns:] = request, step
-    # Eight digits are more than the fusion can tell apart, and keep saved traces short.
-    kept = made.floats[:, :columns]
-    np.multiply(probs, 1e8, out=kept, dtype=np.float64)
-    np.rint(kept, out=kept)
-    kept /= 1e8
-    if math.isnan(kept.sum()):  # of a model whose numbers have overflown: it predicts nothing
-        kept[np.isnan(kept)] = 0.0
-    made.floats[:, columns] = concentrations(kept, columns)
-    if step == SEED_STEP:
-        made.seeds = frozenset(range(len(made)))
+    _read_rows(ints(ids), floats(probs), request, step, made.table)
     return made
 
 
-def blend(old: Predictions, new: Predictions, keep: float) -> Predictions:
-    """Average predictions row by row: `keep` of the old, the rest of the new.
+@inline
+def blend_row(old, row, new, new_row, keep):
+    """Make of a row of a table the average with a row of another: `keep` of the old.
 
     The union of ids, the K most probable kept, K being the longer of the two. So an entry remembers
     that its continuations differ. Among equals the newer's order stands, then the older's; the
-    result is the newer's writer's. Both must have the same number of columns.
+    result is the newer's writer's. Both tables have the same columns.
     """
-    columns, rows = new.columns, len(new)
-    old_ids, new_ids = old.ints[:, :columns], new.ints[:, :columns]
-    ids = np.concatenate([new_ids, old_ids], 1)
-    mixed = np.concatenate(
-        [(1.0 - keep) * new.floats[:, :columns], keep * old.floats[:, :columns]], 1
-    )
-    fresh, held = mixed[:, :columns], mixed[:, columns:]
-    same = old_ids[:, :, None] == new_ids[:, None, :]
-    fresh += np.matmul(held[:, None, :], same.astype(np.float64))[:, 0]
-    # What may not be chosen sorts last: a token's second mention, and padding.
-    np.copyto(held, -1.0, where=same.any(2))
-    ragged = bool(ids.min(initial=0) < 0)
-    if ragged:
-        mixed[ids < 0] = -1.0
-    best = np.argsort(-mixed, 1, kind="stable")[:, :columns]
-    best += np.arange(0, 2 * columns * rows, 2 * columns)[:, None]
-    top, probs = ids.ravel()[best], mixed.ravel()[best]
-    counts: np.ndarray | int = columns
-    if ragged:
-        counts = longest = np.maximum((old_ids >= 0).sum(1), (new_ids >= 0).sum(1))
-        beyond = np.arange(columns) >= longest[:, None]
-        top[beyond], probs[beyond] = -1, 0.0
-    made = Predictions(new.table.copy(), new.seeds)
-    made.ints[:, :columns] = top
-    made.floats[:, :columns], made.floats[:, columns] = probs, concentrations(probs, counts)
-    return made
+    columns = columns_of(old)
+    start = columns + 2
+    old_numbers, new_numbers = old.view(np.float64), new.view(np.float64)
+    fresh, held = length_of(new, new_row), length_of(old, row)
+    ids, mixed = np.empty(2 * columns, np.int64), np.empty(2 * columns, np.float64)
+    count = 0
+    for n in range(fresh):
+        ids[n], mixed[n] = new[new_row, n], (1.0 - keep) * new_numbers[new_row, start + n]
+        count += 1
+    for n in range(held):
+        count = add_score(ids, mixed, count, old[row, n], keep * old_numbers[row, start + n])
+    sort_ranked(ids, mixed, count)
+    longest = max(fresh, held)
+    for n in range(longest):
+        old[row, n], old_numbers[row, start + n] = ids[n], mixed[n]
+    old[row, columns], old[row, columns + 1] = new[new_row, columns], new[new_row, columns + 1]
+    old_numbers[row, start + columns] = concentration_of(old_numbers, row, start, longest)
+
+
+@inline
+def add_score(tokens, scores, count, token, score):
+    """Add to a token's score among the first `count`, or the token behind them. Returns how many
+    there are."""
+    for n in range(count):
+        if tokens[n] == token:
+            scores[n] += score
+            return count
+    tokens[count], scores[count] = token, score
+    return count + 1
+
+
+@inline
+def sort_ranked(tokens, scores, count):
+    """Put the first `count` candidates in order, best first; equals stay as they were."""
+    for n in range(1, count):
+        token, score = tokens[n], scores[n]
+        at = n
+        while at and scores[at - 1] < score:
+            tokens[at], scores[at] = tokens[at - 1], scores[at - 1]
+            at -= 1
+        tokens[at], scores[at] = token, score

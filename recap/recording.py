@@ -21,7 +21,8 @@ import transformers
 from recap import __version__
 from recap.detokenize import spelling
 from recap.drafters.base import Learned, Rows
-from recap.provenance import Provenance, provenances
+from recap.prediction import Predictions
+from recap.provenance import Provenances, provenances
 from recap.settings import Settings
 from recap.trace import LARGEST, Emitted, Entries, Lookups, Nodes, Step, Trace
 from recap.tree import CandidateTree
@@ -156,7 +157,7 @@ def record_step(
             "top2": top2,
         },
         lookups=lookups,
-        expanded=list(tree.lookups),
+        expanded=tree.lookups.expanded.tolist(),
         suffix=_suffix(tree),
         runner_up=_runner_up(tree),
         entries=entries,
@@ -172,83 +173,83 @@ def record_step(
     )
 
 
-def _nodes(tree: CandidateTree, path: list[int], origins: list[Provenance]) -> Nodes:
+def _nodes(tree: CandidateTree, path: list[int], origins: Provenances) -> Nodes:
     accepted = set(path)
     states = [
         "accepted" if row in accepted else "rejected" if parent in accepted else "unreached"
         for row, parent in enumerate(tree.parent[1:], start=1)
     ]
-    orders, primary, weights, source, _, key = zip(*origins, strict=True) if origins else [()] * 6
     return Nodes(
         token=tree.token[1:],
         parent=[parent - 1 for parent in tree.parent[1:]],
         depth=tree.depth[1:],
-        orders=list(orders),
-        primary=list(primary),
-        weights=list(weights),
+        orders=origins.orders,
+        primary=origins.primary,
+        weights=origins.weights,
         fused=tree.fused[1:],
         path=tree.path[1:],
         pop=list(range(tree.nodes)),
-        source=list(source),
-        key=list(key),
+        source=origins.source,
+        key=origins.key,
         state=states,
     )
 
 
 def _lookups(tree: CandidateTree, settings: Settings) -> tuple[Lookups, Entries]:
     """What each expanded row hit, and the predictions that were hit, each once."""
-    hits = [hit for lookup in tree.lookups.values() for hit in lookup.hits]
-    if not hits:
-        return Lookups(), Entries()
-    orders, carried, predictions = zip(*hits, strict=True)
-    # A prediction's tuples are immutable and shared as they are.
-    once = {id(prediction): prediction for prediction in predictions}
-    numbers = {key: number for number, key in enumerate(once)}
-    entries = Entries(*map(list, zip(*once.values(), strict=True)))
+    found = tree.lookups
     own = (0.0, *settings.specificity)
-    discounted = tuple(settings.carry * s for s in own)
-    found = Lookups(
-        row=[row for row, lookup in tree.lookups.items() for _ in lookup.hits],
-        order=list(orders),
-        carried=list(carried),
-        entry=[numbers[id(prediction)] for prediction in predictions],
-        specificity=[
-            (discounted if old else own)[order] for order, old in zip(orders, carried, strict=True)
-        ],
-        weight=[weight for lookup in tree.lookups.values() for weight in lookup.weights],
+    specificity = (own, tuple(settings.carry * s for s in own))
+    order, carried = found.order.tolist(), found.carried.tolist()
+    lookups = Lookups(
+        row=found.row.tolist(),
+        order=order,
+        carried=[old > 0 for old in carried],
+        entry=found.entry.tolist(),
+        specificity=[specificity[old][n] for n, old in zip(order, carried, strict=True)],
+        weight=found.weight.tolist(),
     )
-    return found, entries
+    return lookups, _entries(found.entries)
+
+
+def _entries(predictions: Predictions) -> Entries:
+    if not len(predictions):
+        return Entries()
+    columns = predictions.columns
+    *ids, request, step = predictions.ints.T.tolist()
+    *probs, concentration = predictions.floats.T.tolist()
+    entries = Entries(
+        list(zip(*ids, strict=True)),
+        list(zip(*probs, strict=True)),
+        concentration,
+        list(probs[0]),
+        request,
+        step,
+    )
+    if min(ids[-1]) < 0:  # some are shorter than others
+        for n, row in enumerate(entries.ids):
+            if row[columns - 1] < 0:
+                length = row.index(-1)
+                entries.ids[n], entries.probs[n] = row[:length], entries.probs[n][:length]
+    return entries
 
 
 def _suffix(tree: CandidateTree) -> list[dict[str, Any]]:
-    return [
-        {
-            "row": row,
-            "token": found.suffix_token,
-            "match": found.suffix_match,
-            "share": found.suffix_share,
-        }
-        for row, found in tree.lookups.items()
-        if found.suffix_token >= 0
-    ]
+    return [found._asdict() for found in tree.lookups.suffix]
 
 
 def _runner_up(tree: CandidateTree) -> dict[str, Any] | None:
-    found = tree.lookups.get(0)
-    if found is None or not found.runner_up:
+    found = tree.lookups.runner_up
+    if not found.ids:
         return None
-    return {
-        "ids": [token for token, _ in found.runner_up],
-        "probs": [p for _, p in found.runner_up],
-        "share": found.runner_up_share,
-    }
+    return {"ids": list(found.ids), "probs": list(found.probs), "share": found.share}
 
 
 def _emitted(
-    path: list[int], emitted: list[int], origins: list[Provenance], top2: list[list[float]]
+    path: list[int], emitted: list[int], origins: Provenances, top2: list[list[float]]
 ) -> list[Emitted]:
     """Token i was chosen by row path[i], and drafted by the row after it, if there is one."""
-    sources = [origins[row - 1].supplier for row in path[1:]] + ["bonus"]
+    sources = [origins.supplier[row - 1] for row in path[1:]] + ["bonus"]
     return [
         Emitted(token, source, list(top2[row]))
         for token, source, row in zip(emitted, sources, path, strict=False)

@@ -9,74 +9,68 @@ What the keys mean, and which store a request may read, is `recap.memory`'s busi
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from recap.prediction import SEED_STEP, Prediction, Predictions, blend
-
-Finder = Callable[[int], int | None]
-Reader = Callable[[int], Prediction]
+from recap import index
+from recap.compiled import FLOAT, INT, INT_TABLE, INTS, ints, kernel
+from recap.prediction import SEED_STEP, Prediction, Predictions, blend_row, columns_of, copy_row
 
 
 class PredictionStore:
     """Key -> prediction for one order, bounded; the least recently *written* entry goes first.
 
     With `keep` > 0 a repeated key is blended instead of overwritten. A prompt's row never replaces
-    what decoding wrote. Keys lead to the rows of a table (`Predictions`), so that a pass blends and
-    stores all of its rows at once, and Python's collector has nothing to look through.
+    what decoding wrote. Keys lead to the rows of a table (`Predictions`), so that compiled code can
+    read and write it, and Python's collector has nothing to look through. `places` and `table` are
+    what a search reads; they are other arrays after a write.
     """
 
     _FIRST_ROWS = 1024
-    _MOST_READ = 4096
 
     def __init__(self, capacity: int = 262_144, keep: float = 0.0) -> None:
         self.capacity, self.keep = capacity, keep
-        self._slots: OrderedDict[int, int] = OrderedDict()
-        self._read: dict[int, Prediction] = {}  # slot -> what was looked up there last
         self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
-        self._slots.clear()
-        self._read.clear()
-        self._free: list[int] = []
-        self._used = 0  # slots that were ever given out
+        self.places = index.empty_places(2)
+        self._links = np.empty((0, 3), np.int64)
+        self._state = index.empty_state()
         self._held = Predictions.empty(0, 0)
 
+    @property
+    def table(self) -> np.ndarray:
+        """The rows that keys lead to, laid out as `Predictions` has it."""
+        return self._held.table
+
     def __len__(self) -> int:
-        return len(self._slots)
+        return int(self._state[index.COUNT])
 
     def __contains__(self, key: int) -> bool:
-        return key in self._slots
+        return self._slot(key) >= 0
 
     def configure(self, capacity: int, keep: float) -> None:
         """Change the bounds for what is written from now on; drop what is beyond them."""
         self.capacity, self.keep = capacity, keep
-        while len(self._slots) > capacity:
-            self._free.append(self._slots.popitem(last=False)[1])
+        index.drop_beyond(self.places, self._links, self._state, capacity)
 
     def get(self, key: int) -> Prediction | None:
-        """The prediction under this key, or None. The same object until it changes."""
-        slot = self._slots.get(key)
-        if slot is None:
-            return None
-        return self._read.get(slot) or self._read_slot(slot)
+        """The prediction under this key, or None."""
+        slot = self._slot(key)
+        return self._held[slot] if slot >= 0 else None
 
-    @property
-    def finders(self) -> tuple[Finder, Callable[[int], Prediction | None], Reader]:
-        """The steps of `get`: key -> slot or None, slot -> what was read there or None, slot -> its
-        prediction."""
-        return self._slots.get, self._read.get, self._read_slot
-
-    def _read_slot(self, slot: int) -> Prediction:
-        found = self._read[slot] = self._held[slot]
-        return found
+    def at(self, slot: int) -> Prediction:
+        """The prediction in this row of the table."""
+        return self._held[slot]
 
     def row(self, key: int) -> Predictions:
         """A copy of the one row under this key. Raises `KeyError` where there is none."""
-        return self._held.take([self._slots[key]])
+        slot = self._slot(key)
+        if slot < 0:
+            raise KeyError(key)
+        return self._held.take([slot])
 
     def write(
         self, keys: Sequence[int], rows: Sequence[int], predictions: Predictions
@@ -85,41 +79,40 @@ class PredictionStore:
 
         Returns the rows whose key was there before.
         """
-        to, take, into, mix, known = self._place(keys, rows, predictions.seeds)
         columns = max(predictions.columns, self._held.columns)
-        wide = predictions.widened(columns)
-        self._resize(columns)
-        table, read = self._held.table, self._read
-        if len(read) > self._MOST_READ:
-            read.clear()
-        if mix:
-            old, new = Predictions(table[into]), Predictions(wide.table[mix])
-            table[into] = blend(old, new, self.keep).table
-            for slot in into:
-                read.pop(slot, None)
-        # Now what is written as it is: its slot may have been pushed out of what was blended.
-        table[to] = wide.table[take]
-        for slot in to:
-            read.pop(slot, None)
-        return known
+        self._make_room(len(keys), columns)
+        return _write(
+            self.places,
+            self._links,
+            self._state,
+            self._held.table,
+            ints(keys),
+            ints(rows),
+            predictions.widened(columns).table,
+            self.capacity,
+            self.keep,
+        ).tolist()
 
     def items(self) -> Iterable[tuple[int, Prediction]]:
         """All entries, least recently written first."""
-        return zip(self._slots, self.predictions(), strict=True)
+        return zip(self.keys().tolist(), self.predictions(), strict=True)
+
+    def keys(self) -> np.ndarray:
+        """(entries,) all keys, least recently written first."""
+        return self._links[self._by_age(), index.KEY]
 
     def predictions(self) -> Predictions:
         """All predictions, least recently written first."""
-        return self._held.take(list(self._slots.values()))
+        return self._held.take(self._by_age())
 
     def absorb(self, other: PredictionStore) -> None:
         """Write all that another store holds."""
-        if other._slots:
-            self.write(list(other._slots), range(len(other)), other.predictions())
+        if len(other):
+            self.write(other.keys(), np.arange(len(other)), other.predictions())
 
     def nbytes(self) -> int:
-        """Bytes held, roughly: the entries' rows, and CPython's sizes of what leads to them."""
-        # A link and a place in the dictionary, the key, the slot.
-        return len(self._slots) * (8 * self._held.table.shape[1] + 56 + 104 + 2 * 32)
+        """Bytes held."""
+        return self.places.nbytes + self._links.nbytes + self._held.table.nbytes
 
     def copy(self) -> PredictionStore:
         """An independent copy."""
@@ -132,19 +125,18 @@ class PredictionStore:
 
         What is left moves to a table of its own size, so that memory is really given back.
         """
-        dropped = max(0, len(self._slots) - count)
+        dropped = max(0, len(self) - count)
         if dropped:
-            keys, kept = list(self._slots), self.predictions()
-            rows = range(dropped, len(keys))
+            keys, kept = self.keys()[dropped:], self.predictions()
             self.clear()
-            self.write(keys[dropped:], rows, kept)
+            self.write(keys, dropped + np.arange(len(keys)), kept)
         return dropped
 
     def state(self) -> dict[str, np.ndarray]:
         """The entries as arrays, least recently written first. Rows are padded with id -1."""
         held = self.predictions()
         return {
-            "keys": np.array(list(self._slots), np.int64),
+            "keys": self.keys(),
             "ids": held.ints[:, :-2],
             "probs": held.floats[:, :-1],
             "concentration": held.floats[:, -1],
@@ -188,48 +180,48 @@ class PredictionStore:
 
     # Inside ---------------------------------------------------------------------------------------
 
-    def _place(
-        self, keys: Sequence[int], rows: Sequence[int], seeds: frozenset[int]
-    ) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-        """Find or make room for these keys.
+    def _slot(self, key: int) -> int:
+        return index.slot_of(self.places, key)
 
-        Returns (slots to write to, the rows for them, slots to blend into, the rows for them, all
-        rows whose key was there before). Of two rows for one slot the later counts: a key that is
-        pushed out gives its slot to a key behind it.
-        """
-        slots, free, keep = self._slots, self._free, self.keep
-        to, take, into, mix, known = [], [], [], [], []
-        find, renew, capacity = slots.get, slots.move_to_end, self.capacity
-        for key, row in zip(keys, rows, strict=True):
-            slot = find(key)
-            if slot is None:
-                if len(slots) >= capacity:
-                    slot = slots.popitem(last=False)[1]
-                elif free:
-                    slot = free.pop()
-                else:
-                    slot = self._used
-                    self._used += 1
-                slots[key] = slot
-            else:
-                known.append(row)
-                if seeds and row in seeds and self._held.ints[slot, -1] != SEED_STEP:
-                    continue
-                renew(key)
-                if keep:
-                    into.append(slot)
-                    mix.append(row)
-                    continue
-            to.append(slot)
-            take.append(row)
-        return to, take, into, mix, known
+    def _by_age(self) -> np.ndarray:
+        return index.slots_by_age(self._links, self._state)
 
-    def _resize(self, columns: int) -> None:
-        """Have a row for every slot, by doubling, so that copies are few; and so many columns."""
-        held = self._held
-        if self._used > len(held):
-            more = max(self._FIRST_ROWS, self._used, len(held))
+    def _make_room(self, keys: int, columns: int) -> None:
+        """Have a row for so many keys more, by doubling, so that copies are few; and columns."""
+        held, used = self._held, int(self._state[index.USED])
+        needed = min(used + keys, max(used, self.capacity))
+        if needed > len(held):
+            more = max(self._FIRST_ROWS, needed - len(held), len(held))
             grown = Predictions.empty(len(held) + more, held.columns)
             grown.table[: len(held)] = held.table
             self._held = grown
+            self._links = np.concatenate([self._links, np.empty((more, 3), np.int64)])
+            # Half of the places stay free, so a power of two above twice the rows.
+            self.places = index.empty_places(2 << (len(grown) - 1).bit_length())
+            index.place_all(self.places, self._links, self._state)
         self._held = self._held.widened(columns)
+
+
+@kernel(INTS(INT_TABLE, INT_TABLE, INTS, INT_TABLE, INTS, INTS, INT_TABLE, INT, FLOAT))
+def _write(places, links, state, table, keys, rows, source, capacity, keep):
+    """`PredictionStore.write` where there is room for every key."""
+    writer = columns_of(table) + 1
+    known = np.empty(len(keys), np.int64)
+    count = 0
+    for n in range(len(keys)):
+        row = rows[n]
+        slot = index.find(places, keys[n])
+        if slot < 0:
+            slot = index.add(places, links, state, keys[n], capacity)
+            copy_row(source, row, table, slot)
+            continue
+        known[count] = row
+        count += 1
+        if source[row, writer] == SEED_STEP and table[slot, writer] != SEED_STEP:
+            continue
+        index.renew(links, state, slot)
+        if keep > 0.0:
+            blend_row(table, slot, source, row, keep)
+        else:
+            copy_row(source, row, table, slot)
+    return known[:count]

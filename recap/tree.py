@@ -1,43 +1,96 @@
-"""The candidate tree: built best-first, verified in one pass, accepted by a walk.
+"""The candidate tree: verified in one pass, accepted by a walk.
 
 Rows and nodes. A verification pass has one *row* per token: row 0 is the root (the last emitted
 token), row i + 1 is node i. All lists here are by row; a row's parent always comes before it.
 
     tree = CandidateTree(root=42)
-    best_first(tree, expand, floors=Floors.fixed(63), max_depth=10, trust=trust)
+    tree.add(parent=0, token=7, fused=0.5, path=0.4)
     tree.ancestry()           # (rows, rows) bool: what each row may see of the tree
     accept(tree, choices)     # rows along the accepted path, root first
+
+How RECAP grows one is `recap.search`.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from recap.calibration import LEVEL
-from recap.fusion import Ranked
-from recap.prediction import GAP, Hit
+from recap.compiled import BOOL_TABLE, INTS, floats, kernel
+from recap.prediction import GAP, Hit, Predictions
 
 
-class Lookup(NamedTuple):
-    """What one expanded row had to offer: everything that its children's scores came from.
+class Suffix(NamedTuple):
+    """A token that an earlier occurrence of the text's end supplied.
 
-    `share` is the part that the suffix and the runner-up take of a fused score, each in turn; the
-    rest is the memory's. Enough to say afterwards where a node came from (`recap.provenance`)
-    without spending time on it while drafting.
+    The row that it was offered at, how many tokens matched, and its share of the fused scores.
     """
 
-    hits: Sequence[Hit]
-    weights: Sequence[float]
-    suffix_token: int = -1
-    suffix_match: int = 0
-    suffix_share: float = 0.0
-    runner_up: Sequence[tuple[int, float]] = ()
-    runner_up_share: float = 0.0
+    row: int
+    token: int
+    match: int
+    share: float
+
+
+class RunnerUp(NamedTuple):
+    """The runners-up of the root, offered once more below it, and their share of its scores."""
+
+    ids: tuple[int, ...] = ()
+    probs: tuple[float, ...] = ()
+    share: float = 0.0
+
+
+def _no_ints() -> np.ndarray:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Lookups:
+    """What the expanded rows of a tree had to offer: all that their children's scores came from.
+
+    Enough to say afterwards where a node came from (`recap.provenance`) without spending time on it
+    while drafting. `expanded` (rows,) are the rows that were looked up. One entry a hit, row by row,
+    longest key first: `row`, `order`, `carried` (0 or 1), `weight`, and `entry`, the place
+    of what was found in `entries`, where every prediction is once. A row's `suffix` and the root's
+    `runner_up` take their share of its scores, each in turn; the rest is the memory's.
+    """
+
+    expanded: np.ndarray = field(default_factory=_no_ints)
+    row: np.ndarray = field(default_factory=_no_ints)
+    order: np.ndarray = field(default_factory=_no_ints)
+    carried: np.ndarray = field(default_factory=_no_ints)
+    entry: np.ndarray = field(default_factory=_no_ints)
+    weight: np.ndarray = field(default_factory=lambda: np.empty(0, np.float64))
+    entries: Predictions = field(default_factory=lambda: Predictions.empty(0, 0))
+    suffix: list[Suffix] = field(default_factory=list)
+    runner_up: RunnerUp = RunnerUp()
+
+    def hits(self, row: int) -> list[Hit]:
+        """What this row found, as plain data."""
+        return [
+            Hit(int(self.order[n]), bool(self.carried[n]), self.entries[self.entry[n]])
+            for n in np.flatnonzero(self.row == row)
+        ]
+
+    def until(self, rows: int) -> Lookups:
+        """Those of the first rows alone."""
+        kept = self.row < rows
+        used, entry = np.unique(self.entry[kept], return_inverse=True)
+        return Lookups(
+            self.expanded[self.expanded < rows],
+            self.row[kept],
+            self.order[kept],
+            self.carried[kept],
+            entry,
+            self.weight[kept],
+            self.entries.take(used),
+            [found for found in self.suffix if found.row < rows],
+            self.runner_up,
+        )
 
 
 class CandidateTree:
@@ -48,16 +101,17 @@ class CandidateTree:
     tokens before the row's own on its path, `previous` and `before`, of which its keys are made.
     Rows are added in the order of popping, so row - 1 is the pop order.
 
-    `lookups` maps an expanded row to its `Lookup`. `template` says that a fixed shape, not a
-    search, placed the nodes. `reason` is a fixed word for why there is little or nothing here.
+    `template` says that a fixed shape, not a search, placed the nodes. `reason` is a fixed word for
+    why there is little or nothing here.
     """
 
     __slots__ = (
         "_ancestry",
+        "_cut",
+        "_lookups",
         "before",
         "depth",
         "fused",
-        "lookups",
         "parent",
         "path",
         "previous",
@@ -74,7 +128,7 @@ class CandidateTree:
         self.path = [1.0]
         self.previous = [previous]
         self.before = [before]
-        self.lookups: dict[int, Lookup] = {}
+        self._lookups, self._cut = Lookups(), False
         self.template = False
         self.reason: str | None = None
         self._ancestry: np.ndarray | None = None
@@ -83,6 +137,23 @@ class CandidateTree:
     def at(cls, text: Sequence[int]) -> CandidateTree:
         """A tree of the root alone, at the end of a text with `GAP` for placeholders."""
         return cls(text[-1], text[-2] if len(text) > 1 else GAP, text[-3] if len(text) > 2 else GAP)
+
+    def fill(self, nodes: np.ndarray, scores: np.ndarray, lookups: Lookups) -> None:
+        """Take over what compiled code has grown, the root included.
+
+        `nodes` (rows, 5): token, parent, depth, previous, before; `scores` (rows, 2): fused, path.
+        """
+        columns = nodes.T.tolist()
+        self.token, self.parent, self.depth, self.previous, self.before = columns
+        self.fused, self.path = scores.T.tolist()
+        self._lookups = lookups
+
+    @property
+    def lookups(self) -> Lookups:
+        """What the expanded rows had to offer."""
+        if self._cut:  # put off until somebody looks, since drafting is on the clock
+            self._lookups, self._cut = self._lookups.until(len(self)), False
+        return self._lookups
 
     def __len__(self) -> int:
         """Number of rows: the root and the nodes."""
@@ -112,25 +183,29 @@ class CandidateTree:
         for column in (self.token, self.parent, self.depth, self.fused, self.path):
             del column[rows:]
         del self.previous[rows:], self.before[rows:]
-        self.lookups = {row: found for row, found in self.lookups.items() if row < rows}
+        self._cut = True
 
     def ancestry(self) -> np.ndarray:
         """(rows, rows) bool: entry [i, j] says that row j is row i or one of its ancestors.
 
-        Each row's ancestors are one integer's bits: its parent's and its own. Worked out once for
-        a tree of this size.
+        Worked out once for a tree of this size.
         """
-        rows = len(self.token)
-        if self._ancestry is not None and len(self._ancestry) == rows:
-            return self._ancestry
-        width = (rows + 7) // 8
-        seen = [1]
-        for row in range(1, rows):
-            seen.append(seen[self.parent[row]] | 1 << row)
-        packed = b"".join([bits.to_bytes(width, "little") for bits in seen])
-        square = np.frombuffer(packed, np.uint8).reshape(rows, width)
-        self._ancestry = np.unpackbits(square, axis=1, count=rows, bitorder="little").view(bool)
+        if self._ancestry is None or len(self._ancestry) != len(self.token):
+            self._ancestry = _ancestry(np.array(self.parent, np.int64))
         return self._ancestry
+
+
+@kernel(BOOL_TABLE(INTS))
+def _ancestry(parent):
+    rows = len(parent)
+    seen = np.zeros((rows, rows), np.bool_)
+    for row in range(rows):
+        above = parent[row]
+        if above >= 0:
+            for column in range(above + 1):
+                seen[row, column] = seen[above, column]
+        seen[row, row] = True
+    return seen
 
 
 #: The floor behind the last node that may be had.
@@ -145,13 +220,13 @@ class Floors(NamedTuple):
     on: what is not above it will not be wanted however large the tree grows.
     """
 
-    next: Sequence[float]
-    ever: Sequence[float]
+    next: np.ndarray
+    ever: np.ndarray
 
     @classmethod
     def of(cls, values: np.ndarray) -> Floors:
         """From the floors for each number of nodes."""
-        return cls(values.tolist(), np.minimum.accumulate(values[::-1])[::-1].tolist())
+        return cls(floats(values), floats(np.minimum.accumulate(values[::-1])[::-1]))
 
     @classmethod
     def fixed(cls, nodes: int) -> Floors:
@@ -162,83 +237,6 @@ class Floors(NamedTuple):
     def most(self) -> int:
         """Nodes that there may be."""
         return len(self.next) - 1
-
-
-#: Ranked continuations of a row: (token, fused score), best first.
-Expand = Callable[[int], Ranked]
-#: A family's next candidate that waits: (minus path probability, rank, parent, family, factors).
-Waiting = tuple[float, int, int, Ranked, Sequence[float]]
-#: Factors by level of score (`recap.calibration`) for an expanded row's children, in [0, 1].
-Trust = Callable[[int], Sequence[float]]
-
-
-def best_first(
-    tree: CandidateTree,
-    expand: Expand,
-    *,
-    floors: Floors,
-    max_depth: int,
-    trust: Trust,
-    width: int = 8,
-    ceiling: float = 1.0,
-) -> None:
-    """Grow the tree by its most probable candidates for as long as they are above the floors.
-
-    `expand(row)` is called at most once for a row, right after it was added; its scores are
-    non-increasing and sum to at most one. A child's path probability is its parent's times its
-    score times the factor that `trust(row)` has for such a score, and not above its better
-    sibling's; no factor exceeds `ceiling`, which is at most one. So no child beats its parent, and
-    the result is the most probable of all paths, closed under prefixes. Ties go to the lower rank
-    among siblings, then to the parent that was added first.
-
-    Only the next sibling of each family waits in the queue: a family's other candidates cannot come
-    before it. Says on a tree without nodes that nothing paid, if there was something.
-    """
-    # Sorted, most probable first. A heap is no faster at a hundred candidates, and could not say in
-    # one look how many of them are more probable than something else.
-    queue: list[Waiting] = []
-    level, add, depth = LEVEL, tree.add, tree.depth
-    most, (wanted, ever) = floors.most, floors
-    row = 0
-    while True:
-        bound = tree.path[row] * ceiling
-        # The root is looked up whatever it is worth: its choice shows what the guess was worth.
-        if (
-            most
-            and depth[row] < max_depth
-            and (not row or (bound > ever[row] and _may_matter(bound, queue, most - row)))
-        ):
-            ranked = expand(row)
-            if ranked:
-                score = ranked[0][1]
-                factors = trust(row)
-                path = tree.path[row] * factors[level[int(64.0 * score)]] * score
-                insort(queue, (-path, 0, row, ranked, factors))
-        if not queue:
-            return
-        negative, rank, parent, ranked, factors = queue.pop(0)
-        if -negative <= wanted[row]:
-            if not row and most:
-                tree.reason = "does-not-pay"
-            return
-        token, fused = ranked[rank]
-        row = add(parent, token, fused, -negative)
-        rank += 1
-        if rank < len(ranked) and rank < width:
-            score = ranked[rank][1]
-            path = -tree.path[parent] * factors[level[int(64.0 * score)]] * score
-            insort(queue, (path if path > negative else negative, rank, parent, ranked, factors))
-
-
-def _may_matter(bound: float, queue: Sequence[Waiting], remaining: int) -> bool:
-    """Whether a child of at most this probability could be among the nodes that are wanted.
-
-    Not if enough candidates wait that are more probable: towards the end of the search that spares
-    a third of the lookups, and changes nothing.
-    """
-    if remaining > len(queue):
-        return remaining > 0
-    return remaining > 0 and queue[remaining - 1][0] >= -bound
 
 
 def accept(tree: CandidateTree, choices: Sequence[int]) -> list[int]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from recap.calibration import Calibration, Counts
 from recap.drafters.base import Learned, Outcome
 from recap.memory import PersistentMemory
 from recap.settings import ADAPTIVE, Settings
 from recap.suffix import SuffixIndex
-from recap.tree import CandidateTree, Floors, Lookup
+from recap.tree import CandidateTree, Floors, Suffix
 
 
 class PromptLookupDrafter:
@@ -51,8 +53,9 @@ class PromptLookupDrafter:
             path = tree.path[row] * factors[match + row]
             if path <= floors.next[row]:
                 break
-            tree.lookups[row] = Lookup((), (), token, match + row, 1.0)
+            tree.lookups.suffix.append(Suffix(row, token, match + row, 1.0))
             tree.add(row, token, 1.0, path)
+        tree.lookups.expanded = np.arange(tree.nodes)
         if not tree.nodes:
             nothing = "does-not-pay" if continuation else "no-hit"
             tree.reason = nothing if floors.most else "off"

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from recap.calibration import LEVELS, Calibration, level_of
 from recap.drafters.base import Learned, Outcome, give_reason
-from recap.fusion import Fusion, Ranked, mix
+from recap.fusion import Weighting
 from recap.memory import PersistentMemory, RequestMemory
 from recap.prediction import SEED_STEP, Prediction, predictions_from_rows
+from recap.search import KINDS, Extras, Found, Limits, search
 from recap.settings import ADAPTIVE, Settings
 from recap.suffix import SuffixIndex
-from recap.tree import CandidateTree, Floors, Lookup, best_first
+from recap.tree import CandidateTree, Floors, RunnerUp
 
 #: Trust in a fused score by its level, before any data: about what the bundled model and a
 #: language model of 135 M parameters show. Low scores deserve it; the middle is too sure of itself.
 _PRIORS = (0.8, 0.8, 0.85, 0.9, 0.9, 0.9, 0.85, 0.75, 0.7, 0.7, 0.7, 0.75, 0.9)
-#: Groups of families: the longest order that hit, or that the suffix takes part; at the root and
-#: below it.
-_SUFFIX_KIND = 4
-_KINDS = 5
 
 
 class RecapDrafter:
@@ -42,86 +41,51 @@ class RecapDrafter:
         ends: frozenset[int] = frozenset(),
     ) -> None:
         self.settings = settings
-        self._ends = ends
+        self._ends = tuple(ends)
         self.memory = RequestMemory(persistent, settings)
         self.seed_rows = settings.seed_rows if settings.seed_prompt else 0
-        self._fusion = Fusion(settings)
+        self._weighting = Weighting.of(settings)
         self._index = SuffixIndex(settings.suffix_max_match, settings.suffix_occurrence)
         # Evidence of a match of n tokens: the chance that at least one of them tells something.
         longest = settings.suffix_max_match + settings.suffix_length
         self._suffix_shares = [1 - (1 - settings.suffix_trust) ** n for n in range(longest + 1)]
-        self._runner_up: Ranked = []
-        self._calibration = Calibration(self.memory.counts, 2 * _KINDS, _PRIORS)
-        self._flat = None if settings.budget == ADAPTIVE else [settings.depth_factor] * LEVELS
-        # Of the last proposal: row -> (group, ranked candidates), of every row that was looked up.
+        self._runner_up = RunnerUp()
+        self._calibration = Calibration(self.memory.counts, 2 * KINDS, _PRIORS)
         # A fixed budget asks for no trust, and learns none.
-        self._families: dict[int, tuple[int, Ranked]] = {}
+        fixed = settings.budget != ADAPTIVE
+        self._flat = np.full((2 * KINDS, LEVELS), settings.depth_factor) if fixed else None
+        self._found: Found | None = None  # by the last proposal
 
     def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
         """See `Drafter.propose`."""
         settings = self.settings
         tree = CandidateTree.at(text)
+        match, continuation = 0, []
         if settings.suffix:
             self._index.extend(text[len(self._index.text) :])
             match, continuation = self._index.propose(
                 settings.suffix_min_match, settings.suffix_length
             )
-        else:
-            match, continuation = 0, []
-        # Rows along which the suffix path runs -> how many of its tokens led there.
-        on_suffix = {0: 0} if continuation else {}
-        lookup, fusion, shares = self.memory.lookup, self._fusion, self._suffix_shares
-        ends = self._ends
-        families = self._families = {}
+        shares = self._suffix_shares[match : match + len(continuation)]
+        extras = Extras.of(self._runner_up, continuation, shares, self._ends)
         flat = self._flat
-        factors = [] if flat else self._calibration.factors()
-        new_tuple, width = tuple.__new__, settings.width
-
-        def expand(row: int) -> Ranked:
-            if tree.token[row] in ends:
-                return []
-            hits = lookup(tree.token[row], tree.previous[row], tree.before[row])
-            if hits:
-                weights = fusion.weights(hits)
-                ranked = fusion.fuse(hits, weights)
-            else:
-                weights, ranked = [], []
-            kind = hits[0].order if hits else 0
-            # Half the time of the named tuple's own constructor.
-            found = new_tuple(Lookup, (hits, weights, -1, 0, 0.0, (), 0.0))
-            if row == 0 and self._runner_up:
-                ranked = mix(ranked, self._runner_up, settings.runner_up)
-                found = found._replace(
-                    runner_up=self._runner_up, runner_up_share=settings.runner_up
-                )
-            if on_suffix:
-                used = on_suffix.get(tree.parent[row])
-                if used is not None and continuation[used : used + 1] == [tree.token[row]]:
-                    on_suffix[row] = used + 1
-                used = on_suffix.get(row)
-                if used is not None and used < len(continuation):
-                    token, share = continuation[used], shares[match + used]
-                    ranked = mix(ranked, [(token, 1.0)], share)
-                    kind = _SUFFIX_KIND
-                    found = found._replace(
-                        suffix_token=token, suffix_match=match + used, suffix_share=share
-                    )
-            # Nobody asks for more of them, and now they are still in the cache.
-            del ranked[width:]
-            tree.lookups[row] = found
-            if not flat:
-                families[row] = (kind if row == 0 else kind + _KINDS, ranked)
-            return ranked
-
-        best_first(
-            tree,
-            expand,
-            floors=floors,
-            max_depth=min(settings.max_depth, limit),
-            trust=(lambda row: flat) if flat else (lambda row: factors[families[row][0]]),
-            width=width,
-            ceiling=settings.depth_factor if self._flat else 1.0,
+        found = search(
+            np.array([tree.token[0], tree.previous[0], tree.before[0]]),
+            self.memory.readers(),
+            self._weighting,
+            extras,
+            self._calibration.factors() if flat is None else flat,
+            floors,
+            Limits(
+                min(settings.max_depth, limit),
+                settings.width,
+                1.0 if flat is None else settings.depth_factor,
+            ),
         )
+        self._found = found
+        tree.fill(found.nodes, found.scores, found.lookups(extras, match))
+        if found.stopped:
+            tree.reason = "does-not-pay"
         return give_reason(tree, floors, self.memory_entries())
 
     def observe(self, outcome: Outcome) -> Learned:
@@ -130,7 +94,9 @@ class RecapDrafter:
         self._judge(outcome)
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
         if self.settings.runner_up and outcome.emitted:
-            self._runner_up = _without(predictions[outcome.chooser], outcome.emitted[-1])
+            self._runner_up = _runners_up(
+                predictions[outcome.chooser], outcome.emitted[-1], self.settings.runner_up
+            )
         if outcome.step == SEED_STEP and not self.seed_rows:
             return Learned()
         accepted = set(outcome.path)
@@ -145,21 +111,25 @@ class RecapDrafter:
 
         Those of the lowest level keep their prior: they are many, and hardly ever worth a row.
         """
-        families, self._families = self._families, {}
+        found, self._found = self._found, None
+        if found is None or self._flat is not None:
+            return
+        families = {row: family for family, row in enumerate(found.expanded.tolist())}
         for row in outcome.path[: len(outcome.emitted)]:
             family = families.get(row)
             if family is not None:
-                group, ranked = family
                 choice, right = outcome.rows.choice[row], -1
                 judged: list[tuple[int, float]] = []
-                for token, score in ranked:
+                count = found.counts[family]
+                tokens = found.tokens[family, :count].tolist()
+                for token, score in zip(tokens, found.fused[family, :count].tolist(), strict=True):
                     level = level_of(score)
                     if not level:
                         break
                     if token == choice:
                         right = len(judged)
                     judged.append((level, score))
-                self._calibration.learn(group, judged, right)
+                self._calibration.learn(int(found.groups[family]), judged, right)
 
     def memory_entries(self) -> dict[str, int]:
         """See `Drafter.memory_entries`."""
@@ -170,7 +140,7 @@ class RecapDrafter:
         return self.memory.nbytes()
 
 
-def _without(prediction: Prediction, token: int) -> Ranked:
+def _runners_up(prediction: Prediction, token: int, share: float) -> RunnerUp:
     """A prediction without one token, normalised to one."""
     rest = [
         (t, p)
@@ -178,4 +148,6 @@ def _without(prediction: Prediction, token: int) -> Ranked:
         if t != token and p > 0
     ]
     total = sum(p for _, p in rest)
-    return [(t, p / total) for t, p in rest] if total > 0 else []
+    if total <= 0:
+        return RunnerUp()
+    return RunnerUp(tuple(t for t, _ in rest), tuple(p / total for _, p in rest), share)

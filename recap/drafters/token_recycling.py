@@ -13,12 +13,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+
 from recap.calibration import Calibration
+from recap.compiled import FLOAT_TABLE, FLOATS, INT, INT_TABLE, INTS, floats, kernel
 from recap.drafters.base import Learned, Outcome, give_reason
-from recap.memory import PersistentMemory, RequestMemory
-from recap.prediction import SEED_STEP, Prediction, predictions_from_rows
+from recap.fusion import CARRIED, ENTRY, ORDER, ROW
+from recap.memory import MOST_READERS, READERS, PersistentMemory, RequestMemory, look_up
+from recap.prediction import SEED_STEP, columns_of, copy_row, length_of, predictions_from_rows
+from recap.search import (
+    BEFORE,
+    DEPTH,
+    FOUND,
+    PARENT,
+    PATH,
+    PREVIOUS,
+    TOKEN,
+    Found,
+    add_node,
+    note_entry,
+)
 from recap.settings import ADAPTIVE, Settings
-from recap.tree import CandidateTree, Floors, Lookup
+from recap.tree import CandidateTree, Floors
 
 #: Children of each node of the full tree, depth by depth in breadth-first order (a fact of the
 #: method's public code). The k-th child of a node follows its k-th ranked prediction.
@@ -31,6 +47,7 @@ CHILDREN_BY_DEPTH: tuple[tuple[int, ...], ...] = (
     (2, 0, 0, 1, 0, 0, 0, 0),
 )
 FULL_TREE_DEPTH = len(CHILDREN_BY_DEPTH)
+MOST_RANKS = max(CHILDREN_BY_DEPTH[0])
 
 
 def rank_trust(rank: int) -> float:
@@ -41,7 +58,7 @@ def rank_trust(rank: int) -> float:
     return 0.54 / (rank + 1) ** 1.6
 
 
-_PRIORS = tuple(rank_trust(rank) for rank in range(max(CHILDREN_BY_DEPTH[0])))
+_PRIORS = tuple(rank_trust(rank) for rank in range(MOST_RANKS))
 
 
 @cache
@@ -59,29 +76,43 @@ def full_template() -> tuple[tuple[int, int, int], ...]:
     return tuple(full)
 
 
-def ranked_template(rates: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
-    """(row, chance) of the full tree's nodes, likeliest first, parents before children.
+@cache
+def _full_shape() -> np.ndarray:
+    """(rows, 3) parent row, rank and depth of the parent, by row; the root's are zeros."""
+    return np.array([(0, 0, 0), *full_template()])
+
+
+@kernel(FLOATS(INT_TABLE, FLOAT_TABLE))
+def _chances(shape, rates):
+    chances = np.ones(len(shape), np.float64)
+    for row in range(1, len(shape)):
+        chances[row] = chances[shape[row, 0]] * rates[shape[row, 2], shape[row, 1]]
+    return chances
+
+
+def ranked_template(rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the full tree's nodes and their chances, likeliest first, parents before children.
 
     `rates[depth][rank]` is the chance that the prediction of this rank is what the target wants
     after an accepted row of this depth; a node's is the product along its path.
     """
-    chances = [1.0]
-    for parent, rank, depth in full_template():
-        chances.append(chances[parent] * rates[depth][rank])
+    chances = _chances(_full_shape(), floats(rates))
     # No rate exceeds one, and rows ascend with depth: among equals the parent still comes first.
-    rows = sorted(range(1, len(chances)), key=lambda row: (-chances[row], row))
-    return [(row, chances[row]) for row in rows]
+    rows = 1 + np.argsort(-chances[1:], kind="stable")
+    return rows, chances[rows]
 
 
 @cache
-def template(budget: int) -> list[tuple[int, float]]:
-    """(row of the full tree, chance) of each node of a tree of fixed size, breadth-first.
+def template(budget: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the full tree in a tree of fixed size, and their chances, breadth-first.
 
     A smaller tree is the part of the full one that is likeliest to be accepted, closed under
     prefixes, as `rank_trust` estimates it.
     """
-    ranked = ranked_template([_PRIORS] * FULL_TREE_DEPTH)
-    return sorted(ranked[:budget])
+    rows, chances = ranked_template(np.tile(_PRIORS, (FULL_TREE_DEPTH, 1)))
+    rows, chances = rows[:budget], chances[:budget]
+    breadth_first = np.argsort(rows)
+    return rows[breadth_first], chances[breadth_first]
 
 
 class TokenRecyclingDrafter:
@@ -102,37 +133,25 @@ class TokenRecyclingDrafter:
         self._calibration = Calibration(self.memory.counts, FULL_TREE_DEPTH, _PRIORS)
         adaptive = settings.budget == ADAPTIVE
         self._fixed = None if adaptive else template(settings.most_nodes)
-        # Of the last proposal: row -> (depth, prediction), of every row that was looked up.
-        self._families: dict[int, tuple[int, Prediction]] = {}
+        self._found: Found | None = None  # by the last proposal
 
     def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
         """Fill the template from the matrix; what has no prediction is left out."""
         tree = CandidateTree.at(text)
         tree.template = True
-        families = self._families = {}
-        shape = full_template()
-        # Row of the full tree -> row of this one, for the nodes that could be filled.
-        filled = {0: 0}
-        nodes = self._fixed
-        if nodes is None:
-            nodes = ranked_template(self._calibration.factors())
-        for place, path in nodes:
-            parent, rank, depth = shape[place - 1]
-            row = filled.get(parent)
-            if row is None or tree.depth[row] >= limit:
-                continue
-            found = tree.lookups.get(row)
-            if found is None:
-                hits = self.memory.lookup(tree.token[row], tree.previous[row], tree.before[row])
-                found = tree.lookups[row] = Lookup(hits, [1.0] * len(hits))
-                if hits:
-                    families[row] = depth, hits[0].prediction
-            if found.hits and rank < len(found.hits[0].prediction.ids):
-                if path <= floors.next[tree.nodes]:
-                    tree.reason = None if tree.nodes else "does-not-pay"
-                    break
-                prediction = found.hits[0].prediction
-                filled[place] = tree.add(row, prediction.ids[rank], prediction.probs[rank], path)
+        places, chances = self._fixed or ranked_template(self._calibration.factors())
+        found = self._found = _fill(
+            np.array([tree.token[0], tree.previous[0], tree.before[0]]),
+            self.memory.readers(),
+            _full_shape(),
+            places,
+            chances,
+            floors.next,
+            limit,
+        )
+        tree.fill(found.nodes, found.scores, found.lookups())
+        if found.stopped:
+            tree.reason = "does-not-pay"
         return give_reason(tree, floors, self.memory_entries())
 
     def observe(self, outcome: Outcome) -> Learned:
@@ -140,14 +159,16 @@ class TokenRecyclingDrafter:
         if outcome.step == SEED_STEP:
             return Learned()  # the prefill's predictions are discarded
         rows = outcome.rows
-        families, self._families = self._families, {}
+        found, self._found = self._found, None
+        families = found.expanded.tolist() if found is not None else []
         for row in outcome.path[: len(outcome.emitted)]:
-            if row in families:
-                depth, prediction = families[row]
-                ids, choice = prediction.ids, rows.choice[row]
-                ranks = [(rank, 1.0) for rank in range(min(len(ids), len(_PRIORS)))]
-                right = ids.index(choice) if choice in ids else -1
-                self._calibration.learn(depth, ranks, right)
+            if found is not None and row in families:
+                family = families.index(row)
+                ids = found.tokens[family, : found.counts[family]].tolist()
+                ranks, choice = [(rank, 1.0) for rank in range(len(ids))], rows.choice[row]
+                if ids:
+                    right = ids.index(choice) if choice in ids else -1
+                    self._calibration.learn(int(found.groups[family]), ranks, right)
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
         writes = self.memory.write(
             outcome.own, outcome.previous, outcome.before, predictions, range(len(predictions))
@@ -161,3 +182,79 @@ class TokenRecyclingDrafter:
     def memory_bytes(self) -> dict[str, int]:
         """See `Drafter.memory_bytes`."""
         return self.memory.nbytes()
+
+
+@kernel(FOUND(INTS, READERS, INT_TABLE, INTS, FLOATS, FLOATS, INT))
+def _fill(root, readers, shape, places, chances, floors, limit):
+    """Fill these places of the full tree, in this order, for as long as chances are above floors.
+
+    `shape` is `_full_shape`; `floors[n]` is for a tree of n nodes. What has no prediction, or lies
+    deeper than `limit`, is left out. In what is found, a family is what one row predicts, by rank.
+    """
+    most = min(len(places), len(floors) - 1)
+    nodes, scores = np.zeros((most + 1, 5), np.int64), np.ones((most + 1, 2), np.float64)
+    nodes[0, TOKEN], nodes[0, PARENT] = root[0], -1
+    nodes[0, PREVIOUS], nodes[0, BEFORE] = root[1], root[2]
+    columns = columns_of(readers.tables[0])
+    width = min(columns, MOST_RANKS)
+    expanded, groups = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
+    counts = np.zeros(most + 1, np.int64)
+    tokens = np.zeros((most + 1, width), np.int64)
+    fused = np.zeros((most + 1, width), np.float64)
+    hits, weights = np.empty((most + 1, 4), np.int64), np.ones(most + 1, np.float64)
+    entries = np.empty((most + 1, 2 * columns + 3), np.int64)
+    numbers = entries.view(np.float64)
+    slots = np.empty(most + 1, np.int64)
+    found = np.empty((MOST_READERS, 2), np.int64)
+    filled = np.full(len(shape), -1)  # row of the full tree -> row of this one
+    families_of = np.full(most + 1, -1)  # row -> its family
+    filled[0] = 0
+    families = hit_count = entry_count = row = 0
+    stopped = False
+    for n in range(len(places)):
+        place = places[n]
+        parent, rank, depth = filled[shape[place, 0]], shape[place, 1], shape[place, 2]
+        if parent < 0 or nodes[parent, DEPTH] >= limit:
+            continue
+        family = families_of[parent]
+        if family < 0:
+            family = families_of[parent] = families
+            families += 1
+            expanded[family], groups[family] = parent, depth
+            own = nodes[parent, TOKEN]
+            if look_up(readers, own, nodes[parent, PREVIOUS], nodes[parent, BEFORE], found):
+                slot = found[0, 1]
+                entry = note_entry(slots, entry_count, slot)
+                if entry == entry_count:
+                    copy_row(readers.tables[0], slot, entries, entry)
+                    entry_count += 1
+                hits[hit_count, ROW], hits[hit_count, ORDER] = parent, readers.orders[0]
+                hits[hit_count, CARRIED], hits[hit_count, ENTRY] = readers.carried[0], entry
+                hit_count += 1
+                counts[family] = min(length_of(entries, entry), width)
+                for n_rank in range(counts[family]):
+                    tokens[family, n_rank] = entries[entry, n_rank]
+                    fused[family, n_rank] = numbers[entry, columns + 2 + n_rank]
+        if rank < counts[family]:
+            if chances[n] <= floors[row]:
+                stopped = row == 0
+                break
+            row += 1
+            add_node(
+                nodes, scores, row, parent, tokens[family, rank], fused[family, rank], chances[n]
+            )
+            filled[place] = row
+    return Found(
+        nodes[: row + 1],
+        scores[: row + 1],
+        expanded[:families],
+        groups[:families],
+        counts[:families],
+        tokens[:families],
+        fused[:families],
+        hits[:hit_count],
+        weights[:hit_count],
+        entries[:entry_count],
+        np.empty((0, 2), np.int64),
+        stopped,
+    )
