@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -27,8 +27,10 @@ from app.streaming import stream
 from app.uploads import UPLOADS, refresh
 from recap.drafters import METHODS, get_method
 from recap.errors import ImageError, PromptError, RecapError, SettingsError
-from recap.memory import PersistentMemory
 from recap.trace import Trace
+
+if TYPE_CHECKING:
+    from recap.memory import PersistentMemory
 
 #: Of an upload that went by its age, or because others needed the room.
 GONE = (

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from app.hosting import Host
 from recap.errors import PromptError
-from recap.memory import PersistentMemory
 from recap.settings import Settings
 from recap.trace import Step, Trace
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, and the page need not wait
+    from recap.memory import PersistentMemory
     from recap.targets.base import Request, Target
     from recap.targets.images import Source
 
 #: A session's memories on one model, by method; one that is not there is empty.
-Memories = dict[str, PersistentMemory]
+Memories = dict[str, "PersistentMemory"]
 #: Whether a job is to end, asked between two passes.
 Stop = Callable[[], bool]
 #: Spellings by token id, as a trace's vocabulary holds them.

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from app.faults import FaultError, explain, is_device_lost
 from app.jobs import Job, Memories, Stop
-from recap.memory import PersistentMemory
 
 if TYPE_CHECKING:
     from app.models import ModelShelf
@@ -99,6 +98,8 @@ class Lent:
 
 
 def _from_states(states: dict[str, Any], target: Target) -> Memories:
+    from recap.memory import PersistentMemory
+
     memories = {}
     for name, state in states.items():
         memories[name] = PersistentMemory(target.vocabulary, target.tokenizer_id)

@@ -112,8 +112,11 @@ class ModelShelf:
 
 
 def _load(host: Host, name: str) -> Target:
+    from recap.drafters import METHODS
     from recap.targets import load_target
 
+    for method in METHODS.values():
+        method.load()  # what must be compiled, now and not in a person's first run
     return load_target(
         name,
         device=host.device,

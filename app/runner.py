@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from app.hosting import Host
 from app.jobs import Asked, Memories, NewWords, Stop, Words, bare, full, spell, trace_bytes
 from recap.errors import RecapError
-from recap.memory import PersistentMemory
 from recap.trace import Step, Trace
 
 if TYPE_CHECKING:  # torch and transformers take seconds to import, and the page need not wait
+    from recap.memory import PersistentMemory
     from recap.targets.base import Target
 
 

@@ -13,10 +13,10 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from app.worker import Worker
-from recap.memory import PersistentMemory
 from recap.trace import Trace
 
 if TYPE_CHECKING:
+    from recap.memory import PersistentMemory
     from recap.targets.base import Target
 
 #: Models whose memories a session keeps; the one used longest ago goes first.

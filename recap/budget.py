@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -154,12 +153,15 @@ class AdaptiveBudget:
     """As many nodes as pay for themselves on this device, at this rate."""
 
     def __init__(self, curve: CostCurve, most: int, counts: Counts | None = None) -> None:
-        self._cost = curve.table(most + 1)  # [n]: seconds of n + 1 rows
-        self._lessons = [[lesson(k, parts) for k in range(most + 1)] for parts in (MODEST, AMPLE)]
-        self._slopes = np.array(least_slopes(self._cost))
+        self._cost = np.array(curve.table(most + 1))  # [n]: seconds of n + 1 rows
+        self._lessons = [
+            np.array([lesson(k, parts) for k in range(most + 1)]) for parts in (MODEST, AMPLE)
+        ]
+        self._counting = np.arange(most + 1)
+        self._slopes = np.array(least_slopes(self._cost.tolist()))
         # A lesson grows ever more slowly, so no later node teaches more than the next.
         self._next_lessons = [np.append(np.diff(taught), 0.0) for taught in self._lessons]
-        single = self._cost[0]
+        self._single = single = float(self._cost[0])
         # Faded sums over past steps.
         self._tokens, self._seconds = _PRIOR_STEPS, _PRIOR_STEPS * single
         self._measured = self._modelled = _PRIOR_STEPS * single
@@ -184,7 +186,7 @@ class AdaptiveBudget:
 
         The latter can always be had, so no node is worth less than it.
         """
-        return max(self._tokens / self._seconds, 1.0 / (self.level * self._cost[0]))
+        return max(self._tokens / self._seconds, 1.0 / (self.level * self._single))
 
     def drafts(self) -> bool:
         """Not for a while, where drafts have gained less than they took."""
@@ -217,30 +219,30 @@ class AdaptiveBudget:
         """See `Budget.decide`."""
         rate, level, host = self.rate, self.level, self._observing.value
         drafted = tree.nodes
-        seconds = [level * cost + host * n for n, cost in enumerate(self._cost[: len(tree)])]
-        prices = [rate * s for s in seconds]
+        rows = len(tree)
+        prices = rate * (level * self._cost[:rows] + host * self._counting[:rows])
+        idle = 1.0 - float(prices[0])  # the value of a single row
         k, best = best_prefix(tree.path, prices)
-        gain, spent = best - (1.0 - prices[0]), 0.0
+        gain, spent = best - idle, 0.0
         if self._may_teach:
-            worths = self._lessons[self._ample]
-            taught = [price - worth for price, worth in zip(prices, worths, strict=False)]
-            k, value = best_prefix(tree.path, taught)
-            gain = value - (1.0 - prices[0])
-            spent = best - (value - worths[k])
+            worths = self._lessons[self._ample][:rows]
+            k, value = best_prefix(tree.path, prices - worths)
+            gain = value - idle
+            spent = best - (value - float(worths[k]))
         reason = "does-not-pay" if tree.nodes and not k else tree.reason
         tree.cut(k)
         return Decision(
-            k, sum(tree.path), level * self._cost[k], reason, gain, drafted, max(0.0, spent)
+            k, sum(tree.path), level * float(self._cost[k]), reason, gain, drafted, max(0.0, spent)
         )
 
     def skip(self, tree: CandidateTree) -> Decision:
         """See `Budget.skip`."""
         reason = tree.reason or "does-not-pay"
-        return Decision(0, 1.0, self.level * self._cost[0], reason, drafted=None)
+        return Decision(0, 1.0, self.level * self._single, reason, drafted=None)
 
     def learn(self, decision: Decision, tokens: int, seconds: Mapping[str, float]) -> None:
         """See `Budget.learn`."""
-        modelled = self._cost[decision.nodes]
+        modelled = float(self._cost[decision.nodes])
         verify = min(seconds["verify"], _DISTURBED * self.level * modelled)
         host = sum(seconds.values()) - seconds["verify"]
         host = min(host, _DISTURBED * verify)
@@ -248,7 +250,7 @@ class AdaptiveBudget:
         self._seconds = _MEMORY * self._seconds + verify + host
         self._measured = _MEMORY * self._measured + verify
         self._modelled = _MEMORY * self._modelled + modelled
-        self._counts.gained += tokens - (verify + host) / (self.level * self._cost[0])
+        self._counts.gained += tokens - (verify + host) / (self.level * self._single)
         self._spent += decision.spent
         self._observing.add(decision.nodes, min(seconds["observe"], host))
         if decision.drafted is not None:
@@ -297,16 +299,14 @@ def lesson(nodes: int, parts: Sequence[tuple[float, float]]) -> float:
     return sum(worth * (1.0 - math.exp(-nodes / rows)) for worth, rows in parts)
 
 
-def best_prefix(path: Sequence[float], costs: Sequence[float]) -> tuple[int, float]:
+def best_prefix(path: Sequence[float], costs: Sequence[float] | np.ndarray) -> tuple[int, float]:
     """(k, value) that maximise (sum of path[: k + 1]) - costs[k]; the smallest k among equals.
 
     `path` are the probabilities of the rows, the root's 1 first; `costs` are in tokens.
     """
-    best, value = 0, -math.inf
-    for k, (tokens, cost) in enumerate(zip(accumulate(path), costs, strict=True)):
-        if tokens - cost > value:
-            best, value = k, tokens - cost
-    return best, value
+    values = np.cumsum(path) - costs
+    best = int(values.argmax())
+    return best, float(values[best])
 
 
 def least_slopes(costs: Sequence[float]) -> list[float]:

@@ -7,18 +7,20 @@ plain functions over NumPy arrays that Numba compiles; everything around them is
     @inline                                         # part of whatever calls it
     def double(x): ...
 
-    @kernel(INT(INTS, INT))                         # what Python calls, with the types that it takes
+    @kernel(INT(INTS, INT))                         # what Python calls, with its types
     def count(values, limit): ...
 
 A kernel is compiled when its module is imported, so never in the middle of a request, and kept on
 disk: beside the source, or where that cannot be written in the user's cache directory. Compiling
-everything takes some seconds, once a machine; reading it back takes a fraction of one.
+everything takes ten to thirty seconds, once a machine; reading it back takes one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ INT_TABLE, FLOAT_TABLE = types.int64[:, ::1], types.float64[:, ::1]
 BOOL_TABLE = types.boolean[:, ::1]
 
 #: Not contracted or reordered: the arithmetic is that of the same lines in Python.
-inline = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inline = njit
 
 
 def _digest() -> str:
@@ -50,11 +52,22 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     def compile_it(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
         try:
-            return njit(signature, cache=True, nogil=True, no_cfunc_wrapper=True)(function)
+            made = njit(signature, cache=True, nogil=True)(function)
         except (OSError, RuntimeError):  # nowhere to keep it: then once a process
-            return njit(signature, nogil=True, no_cfunc_wrapper=True)(function)
+            made = njit(signature, nogil=True)(function)
+        if not made.stats.cache_hits:
+            _say_so()
+        return made
 
     return compile_it
+
+
+@cache
+def _say_so() -> None:
+    """Once, when the first of them was not on disk."""
+    logging.getLogger(__name__).warning(
+        "Compiling what drafts. This takes a while, once a machine."
+    )
 
 
 def ints(values: Any) -> np.ndarray:

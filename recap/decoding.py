@@ -18,13 +18,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from recap.budget import Budget, FixedBudget, start_budget
 from recap.cost import CostCurve, cost_of
 from recap.detokenize import Detokenizer
 from recap.drafters import Drafter, Outcome, Rows, get_method
 from recap.errors import ContextError, MemoryMismatchError, PromptError, SettingsError
 from recap.memory import PersistentMemory
-from recap.prediction import SEED_STEP
+from recap.prediction import GAP, SEED_STEP
 from recap.processors import RowProcessors
 from recap.recording import Vocabulary, record_step, start_trace
 from recap.settings import ADAPTIVE, Settings
@@ -90,6 +92,7 @@ class Run:
         if request.cache is not None:
             raise PromptError("This request was decoded already: prepare it again.")
         chosen = get_method(method)
+        chosen.load()  # before the clock runs
         if memory is None:
             memory = new_memory(target)
         _check_memory(memory, target)
@@ -338,9 +341,7 @@ class Run:
         self, tree: CandidateTree, rows: Rows, path: list[int], emitted: list[int]
     ) -> Outcome:
         return Outcome(
-            tree.token,
-            tree.previous,
-            tree.before,
+            tree.contexts(),
             rows,
             path,
             emitted,
@@ -350,12 +351,10 @@ class Run:
 
     def _seed_outcome(self, positions: list[int], rows: Rows, token: int) -> Outcome:
         """The prompt's rows as an outcome: keys of prompt tokens, all of them accepted."""
-        text = [-1, -1, *self.request.text]  # so that the first rows have gaps before them
+        text = np.array([GAP, GAP, *self.request.text])  # so that the first rows have gaps before
         every = list(range(len(positions)))
         return Outcome(
-            [text[p + 2] for p in positions],
-            [text[p + 1] for p in positions],
-            [text[p] for p in positions],
+            text[np.array(positions) + np.array([[2], [1], [0]])],
             rows,
             every,
             [token],

@@ -25,7 +25,6 @@ from recap.compiled import BOOL, FLOAT, FLOAT_TABLE, floats, inline
 from recap.prediction import add_score, columns_of, length_of, sort_ranked
 from recap.settings import Settings
 
-
 #: Columns of hits.
 ROW, ORDER, CARRIED, ENTRY = range(4)
 

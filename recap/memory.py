@@ -8,12 +8,13 @@ image; order 1 persists across requests in a `PersistentMemory` that the caller 
 
     persistent = PersistentMemory(vocabulary=32_000)
     memory = RequestMemory(persistent, Settings())      # one a request
-    memory.write(own, previous, before, predictions, rows)      # after every pass
+    memory.write(contexts, predictions, rows)                   # after every pass
     memory.lookup(own, previous, before)                        # for every node to expand
 
-Not here: what a hit is worth (`recap.fusion`) and how hits become a tree (`recap.tree`).
+Not here: what a hit is worth (`recap.fusion`) and how hits become a tree (`recap.search`).
 
-Keys are packed into one 64-bit integer, with room for a vocabulary of two million. A token of `GAP` (an image placeholder, or before the text) makes no key.
+Keys are packed into one 64-bit integer, with room for a vocabulary of two million. A token of `GAP`
+(an image placeholder, or before the text) makes no key.
 """
 
 from __future__ import annotations
@@ -317,22 +318,17 @@ class RequestMemory:
         return hits
 
     def write(
-        self,
-        own: Sequence[int],
-        previous: Sequence[int],
-        before: Sequence[int],
-        predictions: Predictions,
-        rows: Sequence[int],
+        self, contexts: np.ndarray, predictions: Predictions, rows: Sequence[int]
     ) -> dict[int, tuple[int, list[int]]]:
         """Write rows under their keys; of the rows of a pass with one key, the last in `rows` wins.
 
         So a pass writes a key at most once, and blending averages over passes, not within one.
 
-        `own`, `previous`, `before` are (rows,) tokens, as in `lookup`. A prompt's row leaves alone
-        what decoding wrote. Returns, by order, how many keys are new, and the rows whose key was
-        there before the pass.
+        `contexts` (3, rows): own, previous and before of each, as in `lookup`. A prompt's row
+        leaves alone what decoding wrote. Returns, by order, how many keys are new, and the rows
+        whose key was there before the pass.
         """
-        tokens, turn = ints([own, previous, before]), ints(rows)
+        tokens, turn = ints(contexts), ints(rows)
         learned = {}
         for order, store in self._writers.items():
             found = _last_rows(tokens, turn, order, self._vocabulary)

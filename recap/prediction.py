@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from recap.compiled import FLOAT, FLOAT_TABLE, INT, INT_TABLE, floats, inline, ints, kernel
+from recap.compiled import INT, INT_TABLE, inline, kernel
 
 #: Stands for a token that no key may contain.
 GAP = -1
@@ -51,18 +52,30 @@ class Predictions:
     """The predictions of many rows, as one table.
 
     `ints` (rows, K + 2) int64 holds the ids, then request and step; `floats` (rows, K + 1) float64
-    the probabilities, then the concentration. Both are views of `table`, so that a row is moved at
-    once. A row of fewer than K predictions ends in ids of -1 with probability 0. Rows that come
-    from a prompt have `SEED_STEP` for a step.
+    the probabilities, then the concentration. Both are views of `table`, which compiled code reads.
+    A row of fewer than K predictions ends in ids of -1 with probability 0. Rows that come from a
+    prompt have `SEED_STEP` for a step.
     """
 
-    __slots__ = ("columns", "floats", "ints", "table")
+    __slots__ = ("table",)
 
     def __init__(self, table: np.ndarray) -> None:
         self.table = table
-        self.columns = (table.shape[1] - 3) // 2
-        self.ints = table[:, : self.columns + 2]
-        self.floats = table[:, self.columns + 2 :].view(np.float64)
+
+    @property
+    def columns(self) -> int:
+        """K."""
+        return (self.table.shape[1] - 3) // 2
+
+    @property
+    def ints(self) -> np.ndarray:
+        """(rows, K + 2) ids, request, step."""
+        return self.table[:, : self.columns + 2]
+
+    @property
+    def floats(self) -> np.ndarray:
+        """(rows, K + 1) probabilities, concentration."""
+        return self.table[:, self.columns + 2 :].view(np.float64)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -80,10 +93,6 @@ class Predictions:
     def __iter__(self) -> Iterator[Prediction]:
         return (self[row] for row in range(len(self)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles: else the two views would become arrays of their own."""
-        return Predictions, (self.table,)
-
     @classmethod
     def empty(cls, rows: int, columns: int) -> Predictions:
         """Rows to be filled in."""
@@ -99,7 +108,7 @@ class Predictions:
         made.floats[:, :-1], made.floats[:, -1] = probs, concentration
         return made
 
-    def take(self, rows: Sequence[int]) -> Predictions:
+    def take(self, rows: Sequence[int] | np.ndarray) -> Predictions:
         """A copy of these rows."""
         return Predictions(self.table[rows])
 
@@ -167,7 +176,7 @@ def concentration_of(numbers, row, start, count):
     return np.rint(min(max(1.0 - entropy / math.log(count), 0.0), 1.0) * 1e8) / 1e8
 
 
-@kernel(INT(INT_TABLE, FLOAT_TABLE, INT, INT, INT_TABLE))
+@kernel(INT(types.int32[:, :], types.float32[:, :], INT, INT, INT_TABLE))
 def _read_rows(ids, probs, request, step, table):
     columns, numbers = columns_of(table), table.view(np.float64)
     start = columns + 2
@@ -175,7 +184,7 @@ def _read_rows(ids, probs, request, step, table):
         for n in range(columns):
             table[row, n] = ids[row, n]
             # Eight digits are more than the fusion can tell apart, and keep saved traces short.
-            p = np.rint(probs[row, n] * 1e8) / 1e8
+            p = np.rint(np.float64(probs[row, n]) * 1e8) / 1e8
             # Not a number: of a model whose numbers have overflown. It predicts nothing.
             numbers[row, start + n] = 0.0 if math.isnan(p) else p
         table[row, columns], table[row, columns + 1] = request, step
@@ -186,9 +195,9 @@ def _read_rows(ids, probs, request, step, table):
 def predictions_from_rows(
     ids: np.ndarray, probs: np.ndarray, request: int, step: int
 ) -> Predictions:
-    """Predictions of all rows of a pass. `ids` and `probs` are (rows, K)."""
+    """Predictions of all rows of a pass. `ids` (rows, K) int32, `probs` (rows, K) float32."""
     made = Predictions.empty(*ids.shape)
-    _read_rows(ints(ids), floats(probs), request, step, made.table)
+    _read_rows(ids, probs, request, step, made.table)
     return made
 
 

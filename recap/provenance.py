@@ -47,7 +47,7 @@ class Provenances(NamedTuple):
 
     orders: list[int]
     primary: list[int]
-    weights: list[tuple[float, float, float]]
+    weights: list[tuple[float, ...]]
     source: list[str]
     key: list[tuple[int, ...]]
     supplier: list[str]
@@ -88,7 +88,7 @@ def provenances(tree: CandidateTree) -> Provenances:
 
 def provenance(tree: CandidateTree, row: int) -> Provenance:
     """The provenance of a node's row (1 or more)."""
-    return Provenance(*(column[row - 1] for column in provenances(tree)))
+    return Provenance._make(column[row - 1] for column in provenances(tree))
 
 
 @inline

@@ -1,7 +1,7 @@
 """Best-first search: grow a candidate tree out of what is known of every row on the way.
 
     found = search(root, readers, weighting, extras, trust, floors, limits)
-    tree.fill(found.nodes, found.scores, found.lookups(extras))
+    tree.fill(found.nodes, found.scores, lambda: found.lookups(extras))
 
 Each expanded row is looked up in the memories, its hits are fused, and its candidates wait in one
 queue, from which the most probable of all is taken next. The whole search is one compiled function:
@@ -30,10 +30,23 @@ from recap.compiled import (
     ints,
     kernel,
 )
-from recap.fusion import CARRIED, ENTRY, ORDER, ROW, WEIGHTING, Weighting, fuse, mix, weigh
-from recap.memory import MOST_READERS, READERS, Readers, look_up
+from recap.fusion import CARRIED, ENTRY, ORDER, ROW, WEIGHTING, fuse, mix, weigh
+from recap.memory import MOST_READERS, READERS, look_up
 from recap.prediction import Predictions, columns_of, copy_row
-from recap.tree import Floors, Lookups, RunnerUp, Suffix
+from recap.tree import (
+    BEFORE,
+    DEPTH,
+    FUSED,
+    NO_RUNNER_UP,
+    PARENT,
+    PATH,
+    PREVIOUS,
+    TOKEN,
+    Floors,
+    Lookups,
+    RunnerUp,
+    Suffix,
+)
 
 #: Groups of families (`recap.calibration`): the longest order that hit, or that the suffix takes
 #: part; at the root and below it.
@@ -61,10 +74,10 @@ class Extras(NamedTuple):
     @classmethod
     def of(
         cls,
-        runner_up: RunnerUp = RunnerUp(),
+        runner_up: RunnerUp = NO_RUNNER_UP,
         continuation: Sequence[int] = (),
         shares: Sequence[float] = (),
-        ends: Sequence[int] = (),
+        ends: Sequence[int] | np.ndarray = (),
     ) -> Extras:
         """From plain data."""
         return cls(
@@ -88,7 +101,7 @@ class Limits(NamedTuple):
 class Found(NamedTuple):
     """What a search has grown.
 
-    `nodes` (rows, 5): token, parent, depth, previous, before; `scores` (rows, 2): fused, path. Of
+    `nodes` (5, rows): token, parent, depth, previous, before; `scores` (2, rows): fused, path. Of
     every row that was looked up: `expanded` (families,), its group in `groups`, and its candidates
     in `tokens` and `fused` (families, width), `counts` of each. `hits` (hits, 4): row, order,
     carried, entry; `weights` (hits,); `entries` a table of predictions. `suffix` (n, 2): row, and
@@ -132,14 +145,12 @@ class Found(NamedTuple):
 EXTRAS = types.NamedTuple([INTS, FLOATS, FLOAT, INTS, FLOATS, INTS], Extras)
 FLOORS = types.NamedUniTuple(FLOATS, 2, Floors)
 LIMITS = types.NamedTuple([INT, INT, FLOAT], Limits)
+_OF_FAMILIES = (INTS, INTS, INTS, INT_TABLE, FLOAT_TABLE)
+_OF_HITS = (INT_TABLE, FLOATS, INT_TABLE)
 FOUND = types.NamedTuple(
-    [INT_TABLE, FLOAT_TABLE, INTS, INTS, INTS, INT_TABLE, FLOAT_TABLE, INT_TABLE, FLOATS]
-    + [INT_TABLE, INT_TABLE, BOOL],
+    (INT_TABLE, FLOAT_TABLE, *_OF_FAMILIES, *_OF_HITS, INT_TABLE, BOOL),
     Found,
 )
-
-TOKEN, PARENT, DEPTH, PREVIOUS, BEFORE = range(5)
-FUSED, PATH = range(2)
 
 
 @inline
@@ -155,18 +166,10 @@ def note_entry(codes, count, code):
 @inline
 def add_node(nodes, scores, row, parent, token, fused, path):
     """Write a node's row."""
-    nodes[row, TOKEN], nodes[row, PARENT] = token, parent
-    nodes[row, DEPTH] = nodes[parent, DEPTH] + 1
-    nodes[row, PREVIOUS], nodes[row, BEFORE] = nodes[parent, TOKEN], nodes[parent, PREVIOUS]
-    scores[row, FUSED], scores[row, PATH] = fused, path
-
-
-@inline
-def _is_in(values, value):
-    for n in range(len(values)):
-        if values[n] == value:
-            return True
-    return False
+    nodes[TOKEN, row], nodes[PARENT, row] = token, parent
+    nodes[DEPTH, row] = nodes[DEPTH, parent] + 1
+    nodes[PREVIOUS, row], nodes[BEFORE, row] = nodes[TOKEN, parent], nodes[PREVIOUS, parent]
+    scores[FUSED, row], scores[PATH, row] = fused, path
 
 
 @inline
@@ -223,9 +226,9 @@ def search(root, readers, weighting, extras, trust, floors, limits):
     queue: a family's other candidates cannot come before it.
     """
     most, width = len(floors.next) - 1, limits.width
-    nodes, scores = np.zeros((most + 1, 5), np.int64), np.ones((most + 1, 2), np.float64)
-    nodes[0, TOKEN], nodes[0, PARENT] = root[0], -1
-    nodes[0, PREVIOUS], nodes[0, BEFORE] = root[1], root[2]
+    nodes, scores = np.zeros((5, most + 1), np.int64), np.ones((2, most + 1), np.float64)
+    nodes[TOKEN, 0], nodes[PARENT, 0] = root[0], -1
+    nodes[PREVIOUS, 0], nodes[BEFORE, 0] = root[1], root[2]
 
     # Families: the candidates of every row that was looked up.
     expanded, groups = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
@@ -258,16 +261,18 @@ def search(root, readers, weighting, extras, trust, floors, limits):
     size = row = 0
     stopped = False
     while True:
-        token, depth = nodes[row, TOKEN], nodes[row, DEPTH]
-        bound = scores[row, PATH] * limits.ceiling
+        token, depth = nodes[TOKEN, row], nodes[DEPTH, row]
+        bound = scores[PATH, row] * limits.ceiling
         # The root is looked up whatever it is worth: its choice shows what the guess was worth.
         wanted = most > 0 and depth < limits.max_depth
         if row and wanted:
             wanted = bound > floors.ever[row] and _may_matter(bound, queue, size, most - row)
-        if wanted and not _is_in(extras.ends, token):
+        if wanted and token not in extras.ends:
             # What the memories have to offer.
             first, count, kind = hit_count, 0, 0
-            for n in range(look_up(readers, token, nodes[row, PREVIOUS], nodes[row, BEFORE], found)):
+            for n in range(
+                look_up(readers, token, nodes[PREVIOUS, row], nodes[BEFORE, row], found)
+            ):
                 reader, slot = found[n, 0], found[n, 1]
                 entry = note_entry(codes, entry_count, slot * MOST_READERS + reader)
                 if entry == entry_count:
@@ -291,7 +296,7 @@ def search(root, readers, weighting, extras, trust, floors, limits):
                     extras.runner_up_share,
                 )
             if row:
-                led = followed[nodes[row, PARENT]]
+                led = followed[nodes[PARENT, row]]
                 if 0 <= led < len(extras.continuation) and extras.continuation[led] == token:
                     followed[row] = led + 1
             led = followed[row]
@@ -312,7 +317,7 @@ def search(root, readers, weighting, extras, trust, floors, limits):
             if count:
                 score = ranked_scores[0]
                 factor = trust[groups[families], _LEVEL[int(64.0 * score)]]
-                path = scores[row, PATH] * factor * score
+                path = scores[PATH, row] * factor * score
                 _enqueue(queue, waiting, size, path, 0, families)
                 size += 1
             families += 1
@@ -330,12 +335,12 @@ def search(root, readers, weighting, extras, trust, floors, limits):
         if rank < counts[family]:
             score = fused[family, rank]
             factor = trust[groups[family], _LEVEL[int(64.0 * score)]]
-            following = min(scores[parent, PATH] * factor * score, path)
+            following = min(scores[PATH, parent] * factor * score, path)
             _enqueue(queue, waiting, size, following, rank, family)
             size += 1
     return Found(
-        nodes[: row + 1],
-        scores[: row + 1],
+        nodes[:, : row + 1].copy(),
+        scores[:, : row + 1].copy(),
         expanded[:families],
         groups[:families],
         counts[:families],

@@ -27,7 +27,7 @@ class PredictionStore:
     what a search reads; they are other arrays after a write.
     """
 
-    _FIRST_ROWS = 1024
+    _FIRST_ROWS = 16
 
     def __init__(self, capacity: int = 262_144, keep: float = 0.0) -> None:
         self.capacity, self.keep = capacity, keep
@@ -38,12 +38,7 @@ class PredictionStore:
         self.places = index.empty_places(2)
         self._links = np.empty((0, 3), np.int64)
         self._state = index.empty_state()
-        self._held = Predictions.empty(0, 0)
-
-    @property
-    def table(self) -> np.ndarray:
-        """The rows that keys lead to, laid out as `Predictions` has it."""
-        return self._held.table
+        self._hold(Predictions.empty(0, 0))
 
     def __len__(self) -> int:
         return int(self._state[index.COUNT])
@@ -73,7 +68,10 @@ class PredictionStore:
         return self._held.take([slot])
 
     def write(
-        self, keys: Sequence[int], rows: Sequence[int], predictions: Predictions
+        self,
+        keys: Sequence[int] | np.ndarray,
+        rows: Sequence[int] | np.ndarray,
+        predictions: Predictions,
     ) -> list[int]:
         """Store these rows of `predictions` under these keys, which differ, one after the other.
 
@@ -194,12 +192,16 @@ class PredictionStore:
             more = max(self._FIRST_ROWS, needed - len(held), len(held))
             grown = Predictions.empty(len(held) + more, held.columns)
             grown.table[: len(held)] = held.table
-            self._held = grown
+            held = grown
             self._links = np.concatenate([self._links, np.empty((more, 3), np.int64)])
             # Half of the places stay free, so a power of two above twice the rows.
-            self.places = index.empty_places(2 << (len(grown) - 1).bit_length())
+            self.places = index.empty_places(2 << (len(held) - 1).bit_length())
             index.place_all(self.places, self._links, self._state)
-        self._held = self._held.widened(columns)
+        if held.columns < columns or held is not self._held:
+            self._hold(held.widened(columns))
+
+    def _hold(self, predictions: Predictions) -> None:
+        self._held, self.table = predictions, predictions.table
 
 
 @kernel(INTS(INT_TABLE, INT_TABLE, INTS, INT_TABLE, INTS, INTS, INT_TABLE, INT, FLOAT))

@@ -14,7 +14,7 @@ How RECAP grows one is `recap.search`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,6 +44,9 @@ class RunnerUp(NamedTuple):
     share: float = 0.0
 
 
+NO_RUNNER_UP = RunnerUp()
+
+
 def _no_ints() -> np.ndarray:
     return np.empty(0, np.int64)
 
@@ -53,9 +56,9 @@ class Lookups:
     """What the expanded rows of a tree had to offer: all that their children's scores came from.
 
     Enough to say afterwards where a node came from (`recap.provenance`) without spending time on it
-    while drafting. `expanded` (rows,) are the rows that were looked up. One entry a hit, row by row,
-    longest key first: `row`, `order`, `carried` (0 or 1), `weight`, and `entry`, the place
-    of what was found in `entries`, where every prediction is once. A row's `suffix` and the root's
+    while drafting. `expanded` (rows,) are the rows that were looked up. One entry a hit, row by
+    row, longest key first: `row`, `order`, `carried` (0 or 1), `weight`, and `entry`, the place of
+    what was found in `entries`, where every prediction is once. A row's `suffix` and the root's
     `runner_up` take their share of its scores, each in turn; the rest is the memory's.
     """
 
@@ -67,7 +70,7 @@ class Lookups:
     weight: np.ndarray = field(default_factory=lambda: np.empty(0, np.float64))
     entries: Predictions = field(default_factory=lambda: Predictions.empty(0, 0))
     suffix: list[Suffix] = field(default_factory=list)
-    runner_up: RunnerUp = RunnerUp()
+    runner_up: RunnerUp = NO_RUNNER_UP
 
     def hits(self, row: int) -> list[Hit]:
         """What this row found, as plain data."""
@@ -93,6 +96,12 @@ class Lookups:
         )
 
 
+#: Rows of what compiled code grows: a node's token, parent, depth, and the tokens before it.
+TOKEN, PARENT, DEPTH, PREVIOUS, BEFORE = range(5)
+FUSED, PATH = range(2)
+_CONTEXT = [TOKEN, PREVIOUS, BEFORE]
+
+
 class CandidateTree:
     """Tokens that one pass verifies, as parallel lists by row.
 
@@ -108,6 +117,7 @@ class CandidateTree:
     __slots__ = (
         "_ancestry",
         "_cut",
+        "_grown",
         "_lookups",
         "before",
         "depth",
@@ -128,7 +138,9 @@ class CandidateTree:
         self.path = [1.0]
         self.previous = [previous]
         self.before = [before]
-        self._lookups, self._cut = Lookups(), False
+        self._grown: np.ndarray | None = None
+        self._lookups: Lookups | Callable[[], Lookups] = Lookups()
+        self._cut = False
         self.template = False
         self.reason: str | None = None
         self._ancestry: np.ndarray | None = None
@@ -138,22 +150,30 @@ class CandidateTree:
         """A tree of the root alone, at the end of a text with `GAP` for placeholders."""
         return cls(text[-1], text[-2] if len(text) > 1 else GAP, text[-3] if len(text) > 2 else GAP)
 
-    def fill(self, nodes: np.ndarray, scores: np.ndarray, lookups: Lookups) -> None:
+    def fill(self, nodes: np.ndarray, scores: np.ndarray, lookups: Callable[[], Lookups]) -> None:
         """Take over what compiled code has grown, the root included.
 
-        `nodes` (rows, 5): token, parent, depth, previous, before; `scores` (rows, 2): fused, path.
+        `nodes` (5, rows): token, parent, depth, previous, before; `scores` (2, rows): fused, path.
+        `lookups` is called when somebody looks, which is when drafting is no longer on the clock.
         """
-        columns = nodes.T.tolist()
-        self.token, self.parent, self.depth, self.previous, self.before = columns
-        self.fused, self.path = scores.T.tolist()
-        self._lookups = lookups
+        self.token, self.parent, self.depth, self.previous, self.before = nodes.tolist()
+        self.fused, self.path = scores.tolist()
+        self._grown, self._lookups = nodes, lookups
 
     @property
     def lookups(self) -> Lookups:
         """What the expanded rows had to offer."""
-        if self._cut:  # put off until somebody looks, since drafting is on the clock
+        if not isinstance(self._lookups, Lookups):
+            self._lookups = self._lookups()
+        if self._cut:
             self._lookups, self._cut = self._lookups.until(len(self)), False
         return self._lookups
+
+    def contexts(self) -> np.ndarray:
+        """(3, rows) what rows' keys are made of: each one's token, the one before it, and so on."""
+        if self._grown is None:
+            return np.array([self.token, self.previous, self.before])
+        return self._grown[_CONTEXT, : len(self)]
 
     def __len__(self) -> int:
         """Number of rows: the root and the nodes."""
@@ -166,6 +186,7 @@ class CandidateTree:
 
     def add(self, parent: int, token: int, fused: float, path: float) -> int:
         """Append a node under a row. Returns the node's row."""
+        self._grown = None
         self.token.append(token)
         self.parent.append(parent)
         self.depth.append(self.depth[parent] + 1)

@@ -15,6 +15,11 @@ from hypothesis import settings
 from transformers.utils import logging
 
 from recap import cost
+from recap.drafters import METHODS
+
+if "PYTEST_XDIST_WORKER" not in os.environ:  # compile once, not once a worker
+    for method in METHODS.values():
+        method.load()
 
 torch.set_num_threads(1)
 # A pass of the tests' models takes a millisecond or a few, and there are dozens of models.

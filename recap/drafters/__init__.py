@@ -5,30 +5,32 @@ drafter = METHODS["recap"].start(persistent_memory, settings)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from recap.drafters.autoregressive import AutoregressiveDrafter
 from recap.drafters.base import Drafter, Learned, Outcome, Rows
-from recap.drafters.prompt_lookup import PromptLookupDrafter
-from recap.drafters.recap import RecapDrafter
-from recap.drafters.token_recycling import TokenRecyclingDrafter
 from recap.errors import SettingsError, brief
-from recap.memory import PersistentMemory
 from recap.settings import Settings
+
+if TYPE_CHECKING:
+    from recap.memory import PersistentMemory
 
 __all__ = ["METHODS", "Drafter", "Learned", "Method", "Outcome", "Rows", "get_method"]
 
 
 @dataclass(frozen=True)
 class Method:
-    """A drafting method: how it is called, what it defaults to, how it starts on a request."""
+    """A drafting method: how it is called, what it defaults to, how it starts on a request.
+
+    `drafter` is where its class is, as "module.Class" of this package. It is imported when it is
+    needed: names and defaults are there at once, and compiled code takes a moment.
+    """
 
     name: str
     title: str
     summary: str
-    drafter: Callable[[PersistentMemory, Settings, frozenset[int]], Drafter]
+    drafter: str
     defaults: dict[str, Any] = field(default_factory=dict)
     #: Whether it keeps anything across requests.
     remembers: bool = True
@@ -37,6 +39,11 @@ class Method:
         """This method's own settings: `base`, its defaults, then `changes`."""
         return replace(base or Settings(), **{**self.defaults, **changes})
 
+    def load(self) -> type[Drafter]:
+        """The drafter's class. The first time it is imported, and compiled where it must be."""
+        module, name = self.drafter.split(".")
+        return getattr(import_module(f"{__name__}.{module}"), name)
+
     def start(
         self,
         persistent: PersistentMemory,
@@ -44,7 +51,7 @@ class Method:
         ends: frozenset[int] = frozenset(),
     ) -> Drafter:
         """A drafter for one request. It reads and writes `persistent`; `ends` end an answer."""
-        return self.drafter(persistent, settings, ends)
+        return self.load()(persistent, settings, ends)
 
 
 #: In the order in which ties between them are broken and in which they are listed.
@@ -55,34 +62,34 @@ METHODS: dict[str, Method] = {
             "recap",
             "RECAP",
             "Fuses what followed the last one, two and three tokens; builds the tree best-first.",
-            RecapDrafter,
+            "recap.RecapDrafter",
         ),
         Method(
             "recap-plus",
             "RECAP+",
             "RECAP whose entries blend, carry over between requests, and reuse runners-up.",
-            RecapDrafter,
+            "recap.RecapDrafter",
             {"blend": 0.3, "carry": 0.5, "runner_up": 0.1, "depth_factor": 0.75, "max_depth": 16},
         ),
         Method(
             "token-recycling",
             "Token Recycling",
             "Follows the last token's latest predictions along a tree of ranks.",
-            TokenRecyclingDrafter,
+            "token_recycling.TokenRecyclingDrafter",
             {"orders": (1,)},
         ),
         Method(
             "prompt-lookup",
             "Prompt lookup",
             "Copies what followed the last time the text ended like this.",
-            PromptLookupDrafter,
+            "prompt_lookup.PromptLookupDrafter",
             remembers=False,
         ),
         Method(
             "autoregressive",
             "Autoregressive",
             "One token a pass: no speculation at all.",
-            AutoregressiveDrafter,
+            "autoregressive.AutoregressiveDrafter",
             {"budget": 0},
             remembers=False,
         ),

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from recap.tree import CandidateTree, Floors
+if TYPE_CHECKING:
+    from recap.memory import PersistentMemory
+    from recap.settings import Settings
+    from recap.tree import CandidateTree, Floors
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +37,14 @@ class Rows:
 class Outcome:
     """One pass as a drafter may learn from it.
 
-    `own`, `previous`, `before`: the tokens of each row's keys (`GAP` where there is none); `rows`
-    the predictions there; `path` the accepted rows, root first; `emitted` the tokens that the pass
-    added to the text; `chooser` the row that chose the last of them; `step` counts passes from 0,
-    and is `SEED_STEP` for the prefill, whose rows are the prompt's last text rows and whose `path`
-    is all of them.
+    `contexts` (3, rows) int64: of each row its token, the one before it, and the one before that,
+    of which its keys are made (`GAP` where there is none); `rows` the predictions there; `path` the
+    accepted rows, root first; `emitted` the tokens that the pass added to the text; `chooser` the
+    row that chose the last of them; `step` counts passes from 0, and is `SEED_STEP` for the
+    prefill, whose rows are the prompt's last text rows and whose `path` is all of them.
     """
 
-    own: Sequence[int]
-    previous: Sequence[int]
-    before: Sequence[int]
+    contexts: np.ndarray
     rows: Rows
     path: list[int]
     emitted: list[int]
@@ -59,10 +60,17 @@ class Learned:
 
 
 class Drafter(Protocol):
-    """One method at work on one request."""
+    """One method at work on one request.
+
+    It reads and writes `persistent`; `ends` are the tokens that end an answer.
+    """
 
     #: How many of the prompt's last text rows `observe` wants to see after the prefill.
     seed_rows: int
+
+    def __init__(
+        self, persistent: PersistentMemory, settings: Settings, ends: frozenset[int]
+    ) -> None: ...
 
     def propose(self, text: Sequence[int], limit: int, floors: Floors) -> CandidateTree:
         """A tree no deeper than `limit`, rooted at text[-1], its nodes in best-first order.

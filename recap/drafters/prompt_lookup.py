@@ -47,7 +47,7 @@ class PromptLookupDrafter:
             settings.suffix_min_match, min(settings.max_depth, floors.most, limit)
         )
         self._proposed = match, continuation
-        factors = self._flat or self._calibration.factors()[0]
+        factors = self._flat or self._calibration.factors()[0].tolist()
         tree = CandidateTree.at(text)
         for row, token in enumerate(continuation):
             path = tree.path[row] * factors[match + row]

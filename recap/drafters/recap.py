@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from recap.calibration import LEVELS, Calibration, level_of
+from recap.compiled import ints
 from recap.drafters.base import Learned, Outcome, give_reason
 from recap.fusion import Weighting
 from recap.memory import PersistentMemory, RequestMemory
@@ -41,7 +42,7 @@ class RecapDrafter:
         ends: frozenset[int] = frozenset(),
     ) -> None:
         self.settings = settings
-        self._ends = tuple(ends)
+        self._ends = ints(sorted(ends))
         self.memory = RequestMemory(persistent, settings)
         self.seed_rows = settings.seed_rows if settings.seed_prompt else 0
         self._weighting = Weighting.of(settings)
@@ -60,7 +61,8 @@ class RecapDrafter:
         """See `Drafter.propose`."""
         settings = self.settings
         tree = CandidateTree.at(text)
-        match, continuation = 0, []
+        match = 0
+        continuation: list[int] = []
         if settings.suffix:
             self._index.extend(text[len(self._index.text) :])
             match, continuation = self._index.propose(
@@ -83,7 +85,7 @@ class RecapDrafter:
             ),
         )
         self._found = found
-        tree.fill(found.nodes, found.scores, found.lookups(extras, match))
+        tree.fill(found.nodes, found.scores, lambda: found.lookups(extras, match))
         if found.stopped:
             tree.reason = "does-not-pay"
         return give_reason(tree, floors, self.memory_entries())
@@ -101,9 +103,7 @@ class RecapDrafter:
             return Learned()
         accepted = set(outcome.path)
         order = [row for row in range(len(predictions)) if row not in accepted] + outcome.path
-        writes = self.memory.write(
-            outcome.own, outcome.previous, outcome.before, predictions, order
-        )
+        writes = self.memory.write(outcome.contexts, predictions, order)
         return Learned(writes)
 
     def _judge(self, outcome: Outcome) -> None:

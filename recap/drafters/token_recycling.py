@@ -21,20 +21,9 @@ from recap.drafters.base import Learned, Outcome, give_reason
 from recap.fusion import CARRIED, ENTRY, ORDER, ROW
 from recap.memory import MOST_READERS, READERS, PersistentMemory, RequestMemory, look_up
 from recap.prediction import SEED_STEP, columns_of, copy_row, length_of, predictions_from_rows
-from recap.search import (
-    BEFORE,
-    DEPTH,
-    FOUND,
-    PARENT,
-    PATH,
-    PREVIOUS,
-    TOKEN,
-    Found,
-    add_node,
-    note_entry,
-)
+from recap.search import FOUND, Found, add_node, note_entry
 from recap.settings import ADAPTIVE, Settings
-from recap.tree import CandidateTree, Floors
+from recap.tree import BEFORE, DEPTH, PARENT, PREVIOUS, TOKEN, CandidateTree, Floors
 
 #: Children of each node of the full tree, depth by depth in breadth-first order (a fact of the
 #: method's public code). The k-th child of a node follows its k-th ranked prediction.
@@ -149,7 +138,7 @@ class TokenRecyclingDrafter:
             floors.next,
             limit,
         )
-        tree.fill(found.nodes, found.scores, found.lookups())
+        tree.fill(found.nodes, found.scores, found.lookups)
         if found.stopped:
             tree.reason = "does-not-pay"
         return give_reason(tree, floors, self.memory_entries())
@@ -170,9 +159,7 @@ class TokenRecyclingDrafter:
                     right = ids.index(choice) if choice in ids else -1
                     self._calibration.learn(int(found.groups[family]), ranks, right)
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
-        writes = self.memory.write(
-            outcome.own, outcome.previous, outcome.before, predictions, range(len(predictions))
-        )
+        writes = self.memory.write(outcome.contexts, predictions, range(len(predictions)))
         return Learned(writes)
 
     def memory_entries(self) -> dict[str, int]:
@@ -192,9 +179,9 @@ def _fill(root, readers, shape, places, chances, floors, limit):
     deeper than `limit`, is left out. In what is found, a family is what one row predicts, by rank.
     """
     most = min(len(places), len(floors) - 1)
-    nodes, scores = np.zeros((most + 1, 5), np.int64), np.ones((most + 1, 2), np.float64)
-    nodes[0, TOKEN], nodes[0, PARENT] = root[0], -1
-    nodes[0, PREVIOUS], nodes[0, BEFORE] = root[1], root[2]
+    nodes, scores = np.zeros((5, most + 1), np.int64), np.ones((2, most + 1), np.float64)
+    nodes[TOKEN, 0], nodes[PARENT, 0] = root[0], -1
+    nodes[PREVIOUS, 0], nodes[BEFORE, 0] = root[1], root[2]
     columns = columns_of(readers.tables[0])
     width = min(columns, MOST_RANKS)
     expanded, groups = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
@@ -214,15 +201,15 @@ def _fill(root, readers, shape, places, chances, floors, limit):
     for n in range(len(places)):
         place = places[n]
         parent, rank, depth = filled[shape[place, 0]], shape[place, 1], shape[place, 2]
-        if parent < 0 or nodes[parent, DEPTH] >= limit:
+        if parent < 0 or nodes[DEPTH, parent] >= limit:
             continue
         family = families_of[parent]
         if family < 0:
             family = families_of[parent] = families
             families += 1
             expanded[family], groups[family] = parent, depth
-            own = nodes[parent, TOKEN]
-            if look_up(readers, own, nodes[parent, PREVIOUS], nodes[parent, BEFORE], found):
+            own = nodes[TOKEN, parent]
+            if look_up(readers, own, nodes[PREVIOUS, parent], nodes[BEFORE, parent], found):
                 slot = found[0, 1]
                 entry = note_entry(slots, entry_count, slot)
                 if entry == entry_count:
@@ -245,8 +232,8 @@ def _fill(root, readers, shape, places, chances, floors, limit):
             )
             filled[place] = row
     return Found(
-        nodes[: row + 1],
-        scores[: row + 1],
+        nodes[:, : row + 1].copy(),
+        scores[:, : row + 1].copy(),
         expanded[:families],
         groups[:families],
         counts[:families],

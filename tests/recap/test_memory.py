@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,7 @@ def test_request_memory_equals_a_dictionary_of_tuples(data):
             rows = [data.draw(predictions(memory.request, step)) for _ in contexts]
             order = data.draw(st.permutations(range(len(rows))))
             before, previous, last = zip(*contexts, strict=True)
-            memory.write(last, previous, before, table(rows), order)
+            memory.write(np.array([last, previous, before]), table(rows), order)
             for row in order:
                 for n in (1, 2, 3):
                     key = contexts[row][3 - n :]
@@ -60,10 +61,10 @@ def test_seeding_never_overwrites_what_decoding_wrote():
         return Prediction((token,), (0.5,), 1.0, 0.5, 1, step)
 
     first = RequestMemory(persistent, Settings())
-    first.write([5, 6], [GAP] * 2, [GAP] * 2, table([entry(1, SEED_STEP)] * 2), [0, 1])
-    first.write([5], [GAP], [GAP], table([entry(2, 0)]), [0])
+    first.write(np.array([[5, 6], [GAP] * 2, [GAP] * 2]), table([entry(1, SEED_STEP)] * 2), [0, 1])
+    first.write(np.array([[5], [GAP], [GAP]]), table([entry(2, 0)]), [0])
     second = RequestMemory(persistent, Settings())
-    second.write([5, 6], [GAP] * 2, [GAP] * 2, table([entry(3, SEED_STEP)] * 2), [0, 1])
+    second.write(np.array([[5, 6], [GAP] * 2, [GAP] * 2]), table([entry(3, SEED_STEP)] * 2), [0, 1])
     assert second.lookup(5, GAP, GAP)[0].prediction.ids == (2,)
     assert second.lookup(6, GAP, GAP)[0].prediction.ids == (3,)
 
@@ -74,7 +75,7 @@ def test_only_one_token_keys_are_blended_in_a_request():
 
     def write(memory: RequestMemory, token: int, step: int) -> None:
         said = Prediction((token, 0), (0.5, 0.125), 0.5, 0.5, memory.request, step)
-        memory.write([2], [1], [0], table([said]), [0])
+        memory.write(np.array([[2], [1], [0]]), table([said]), [0])
 
     persistent, options = PersistentMemory(VOCABULARY), Settings(carry=0.5, blend=0.5, top_k=K)
     first = RequestMemory(persistent, options)
@@ -99,8 +100,10 @@ def test_seeds_give_way_also_under_carried_keys(keep):
 
     persistent = PersistentMemory(VOCABULARY)
     options = Settings(carry=0.5, blend=keep)
-    RequestMemory(persistent, options).write([2], [1], [0], table([entry(3, 0)]), [0])
-    RequestMemory(persistent, options).write([2], [1], [0], table([entry(7, SEED_STEP)]), [0])
+    RequestMemory(persistent, options).write(np.array([[2], [1], [0]]), table([entry(3, 0)]), [0])
+    RequestMemory(persistent, options).write(
+        np.array([[2], [1], [0]]), table([entry(7, SEED_STEP)]), [0]
+    )
     hits = RequestMemory(persistent, options).lookup(2, 1, 0)
     assert [hit.prediction.ids for hit in hits if hit.carried] == [(3,), (3,)]
     assert all(hit.prediction.step == 0 for hit in hits if hit.carried)

@@ -20,7 +20,7 @@ def test_a_damaged_state_is_refused_and_changes_nothing():
     """Missing parts, wrong types, ids and keys out of range."""
     memory = PersistentMemory(VOCABULARY)
     entry = Prediction((1, 2), (0.5, 0.2), 0.5, 0.5, 1, 0)
-    RequestMemory(memory, Settings(carry=0.5)).write([3], [4], [5], table([entry]), [0])
+    RequestMemory(memory, Settings(carry=0.5)).write(np.array([[3], [4], [5]]), table([entry]), [0])
     good = memory.state_dict()
     before = list(memory.stores[1].items())
 
@@ -62,7 +62,7 @@ def test_state_round_trips_and_is_plain_data(rows):
     options = Settings(carry=0.5, blend=0.5, top_k=K)
     memory = RequestMemory(persistent, options)
     for before, previous, own, prediction in rows:
-        memory.write([own], [previous], [before], table([prediction]), [0])
+        memory.write(np.array([[own], [previous], [before]]), table([prediction]), [0])
     state = pickle.loads(pickle.dumps(persistent.state_dict()))
     restored = PersistentMemory(VOCABULARY, "words")
     restored.load_state_dict(state)
@@ -83,7 +83,7 @@ def test_a_foreign_state_is_refused_and_changes_nothing(other, name):
     """Its ids would mean other tokens."""
     memory = PersistentMemory(VOCABULARY, "words")
     RequestMemory(memory, Settings()).write(
-        [3], [GAP], [GAP], table([Prediction((1,), (0.5,), 1.0, 0.5, 1, 0)]), [0]
+        np.array([[3], [GAP], [GAP]]), table([Prediction((1,), (0.5,), 1.0, 0.5, 1, 0)]), [0]
     )
     with pytest.raises(MemoryMismatchError, match=name):
         memory.load_state_dict(other.state_dict())
@@ -95,7 +95,7 @@ def test_copies_are_independent():
     memory = PersistentMemory(VOCABULARY)
     twin = memory.copy()
     RequestMemory(twin, Settings()).write(
-        [3], [GAP], [GAP], table([Prediction((1,), (0.5,), 1.0, 0.5, 1, 0)]), [0]
+        np.array([[3], [GAP], [GAP]]), table([Prediction((1,), (0.5,), 1.0, 0.5, 1, 0)]), [0]
     )
     assert twin.entries()[1] == 1
     assert memory.entries()[1] == 0
@@ -110,7 +110,7 @@ def test_a_memory_can_be_looked_up_without_a_request(rows):
     persistent = PersistentMemory(VOCABULARY)
     memory = RequestMemory(persistent, options)
     for before, previous, own, prediction in rows:
-        memory.write([own], [previous], [before], table([prediction]), [0])
+        memory.write(np.array([[own], [previous], [before]]), table([prediction]), [0])
     requests, entries = persistent.requests, persistent.entries()
     found = [persistent.lookup(list(row[:3])) for row in rows]
     assert (persistent.requests, persistent.entries()) == (requests, entries)
@@ -144,7 +144,7 @@ def test_a_lookup_finds_what_a_settled_copy_holds(rows, keep, capacity):
         for (before, previous, own), prediction, seed in part:
             step = SEED_STEP if seed else 0
             said = table([prediction._replace(request=memory.request, step=step)])
-            memory.write([own % 3], [previous % 3], [before % 2], said, [0])
+            memory.write(np.array([[own % 3], [previous % 3], [before % 2]]), said, [0])
     twin = persistent.copy()
     for before in range(2):
         for previous in range(3):

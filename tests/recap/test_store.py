@@ -73,7 +73,7 @@ def test_store_equals_replayed_writes(operations, capacity, keep):
         assert list(found.ids) == list(wanted[key])
         assert found.probs == pytest.approx(list(wanted[key].values()))
         assert found.confidence == found.probs[0]
-        assert found.concentration == pytest.approx(concentration_of(found.probs), abs=1e-9)
+        assert found.concentration == pytest.approx(concentration_of(found.probs), abs=1e-8)
 
 
 def test_entries_may_differ_in_length():
@@ -110,15 +110,15 @@ def test_a_duplicate_goes_on_by_itself(duplicate):
 
 
 def test_bytes_are_about_what_python_uses():
-    """Within a factor of two of what the allocator counts."""
+    """Within a tenth of what the allocator counts."""
     rng = np.random.default_rng(0)
     store = PredictionStore(10_000)
     tracemalloc.start()
     start = tracemalloc.get_traced_memory()[0]
     for key in range(2_000):
-        ids = rng.integers(1000, 100_000, (1, 8))
-        new = predictions_from_rows(ids, rng.random((1, 8)), 1, 0)
+        ids = rng.integers(1000, 100_000, (1, 8), np.int32)
+        new = predictions_from_rows(ids, rng.random((1, 8), np.float32), 1, 0)
         store.write([key * 977 + 10**9], [0], new)
     used = tracemalloc.get_traced_memory()[0] - start
     tracemalloc.stop()
-    assert 0.5 < store.nbytes() / used < 2.0
+    assert 0.9 < store.nbytes() / used < 1.1

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recap.calibration import LEVELS, level_of
-from recap.tree import CandidateTree, Floors, Lookup, accept, best_first
+from recap.compiled import ints
+from recap.fusion import Weighting
+from recap.memory import PersistentMemory, RequestMemory
+from recap.prediction import GAP, Prediction
+from recap.search import KINDS, Extras, Limits, search
+from recap.settings import Settings
+from recap.tree import CandidateTree, Floors, accept
+from tests.recap.predictions import table
 
 #: Scores with few values, so that ties are common.
 SCORES = st.sampled_from([0.0, 0.1, 0.25, 0.25, 0.5, 0.5, 1.0])
@@ -28,22 +35,49 @@ def worlds(draw):
     return table
 
 
+def grow(world, floors, depth, trust, width=8, ceiling=1.0):
+    """The tree of a search in a memory that knows this world: a token for each depth and token."""
+    predictions = [
+        Prediction(
+            tuple(4 * (level + 1) + after for after, _ in ranked),
+            tuple(score for _, score in ranked),
+            0.5,
+            ranked[0][1],
+            1,
+            0,
+        )
+        for (level, _), ranked in world.items()
+        if ranked
+    ]
+    options = Settings(orders=(1,), top_k=3)
+    memory = RequestMemory(PersistentMemory(4 * 5), options)
+    if predictions:
+        own = [4 * level + token for (level, token), ranked in world.items() if ranked]
+        gaps = [GAP] * len(own)
+        memory.write(np.array([own, gaps, gaps]), table(predictions), range(len(own)))
+    found = search(
+        ints([0, GAP, GAP]),
+        memory.readers(),
+        Weighting.of(options),
+        Extras.of(),
+        trust,
+        floors,
+        Limits(depth, width, ceiling),
+    )
+    tree = CandidateTree(0)
+    tree.fill(found.nodes, found.scores, found.lookups)
+    tree.token = [token % 4 for token in tree.token]
+    return tree
+
+
 @settings(deadline=None, max_examples=300)
 @given(
     worlds(), st.integers(0, 20), st.integers(1, 4), st.integers(1, 3), st.sampled_from([1, 0.5])
 )
 def test_best_first_takes_the_most_probable_of_all_paths(world, budget, depth, width, factor):
     """The tree is the top-N of an exhaustive enumeration, in order, ties included."""
-    tree = CandidateTree(0)
-    best_first(
-        tree,
-        lambda row: world[tree.depth[row], tree.token[row]],
-        floors=Floors.fixed(budget),
-        max_depth=depth,
-        width=width,
-        trust=lambda row: [factor] * LEVELS,
-        ceiling=factor,
-    )
+    flat = np.full((2 * KINDS, LEVELS), float(factor))
+    tree = grow(world, Floors.fixed(budget), depth, flat, width, float(factor))
     # All paths, as (probability, ranks from the root, tokens).
     everything = []
     frontier = [(1.0, (), (0,))]
@@ -93,16 +127,11 @@ def test_calibrated_trees_keep_the_order_and_stop_at_the_floors(world, factors, 
     The reference grows the whole tree, and walks along it until a node is not above its floor.
     """
 
+    trust = np.zeros((2 * KINDS, LEVELS))  # of order 1 at the root, and below it
+    trust[1], trust[1 + KINDS] = factors[LEVELS:], factors[:LEVELS]
+
     def grown(values):
-        tree = CandidateTree(0)
-        best_first(
-            tree,
-            lambda row: world[tree.depth[row], tree.token[row]],
-            floors=Floors.of(np.array([*values, np.inf])),
-            max_depth=4,
-            trust=lambda row: factors[:LEVELS] if tree.depth[row] else factors[LEVELS:],
-        )
-        return tree
+        return grow(world, Floors.of(np.array([*values, np.inf])), 4, trust)
 
     whole, part = grown([-1.0] * 200), grown(floors)
     assert whole.path[1:] == sorted(whole.path[1:], reverse=True)
@@ -122,13 +151,23 @@ def test_calibrated_trees_keep_the_order_and_stop_at_the_floors(world, factors, 
 
 def test_cutting_keeps_a_prefix_and_its_lookups():
     """As if the search had stopped there."""
-    tree = CandidateTree(7)
-    for row, token in enumerate([1, 2, 3]):
-        tree.add(row, token, 0.5, 0.5)
-        tree.lookups[row] = Lookup((), ())
-    tree.cut(1)
-    assert (tree.nodes, tree.token, list(tree.lookups)) == (1, [7, 1], [0, 1])
-    assert tree.ancestry().shape == (2, 2)
+    world = {(level, token): [(0, 0.75), (1, 0.25)] for level in range(3) for token in range(2)}
+    flat = np.full((2 * KINDS, LEVELS), 1.0)
+    whole = grow(world, Floors.fixed(9), 4, flat)
+    for nodes in range(9):
+        tree, part = (
+            grow(world, Floors.fixed(9), 4, flat),
+            grow(world, Floors.fixed(nodes), 4, flat),
+        )
+        tree.cut(nodes)
+        assert (tree.nodes, tree.token, tree.parent) == (nodes, part.token, part.parent)
+        assert tree.contexts().tolist() == whole.contexts()[:, : nodes + 1].tolist()
+        assert tree.ancestry().shape == (nodes + 1, nodes + 1)
+        assert set(part.lookups.expanded) <= set(tree.lookups.expanded)
+        assert max(tree.lookups.expanded) <= nodes
+        assert set(tree.lookups.entry) == set(range(len(tree.lookups.entries)))
+        for row in tree.lookups.expanded:
+            assert tree.lookups.hits(row) == whole.lookups.hits(row)
 
 
 @st.composite

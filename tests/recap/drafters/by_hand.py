@@ -26,9 +26,7 @@ def seen(drafter, text, *predictions, step=0):
     path = list(range(len(predictions)))
     return drafter.observe(
         Outcome(
-            [padded[i] for i in places],
-            [padded[i - 1] for i in places],
-            [padded[i - 2] for i in places],
+            np.array([[padded[i - back] for i in places] for back in range(3)]),
             rows_of(*predictions),
             path,
             [rows_of(*predictions).choice[-1]],

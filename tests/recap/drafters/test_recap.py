@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from recap.drafters import METHODS, Outcome
@@ -50,7 +51,7 @@ def test_contextual_memories_live_for_one_request():
     memory = PersistentMemory(VOCABULARY)
     seen(start("recap", memory), [1, 2, 3], {4: 0.9, 5: 0.1})
     tree = propose(start("recap", memory, suffix=False), [1, 2, 3], 10)
-    assert [hit.order for hit in tree.lookups[0].hits] == [1]
+    assert [hit.order for hit in tree.lookups.hits(0)] == [1]
 
 
 def test_recap_plus_carries_contextual_entries_at_a_discount():
@@ -59,7 +60,7 @@ def test_recap_plus_carries_contextual_entries_at_a_discount():
     seen(start("recap-plus", memory), [1, 2, 3], {4: 0.9, 5: 0.1})
     drafter = start("recap-plus", memory, suffix=False, orders=(2, 3))
     tree = propose(drafter, [1, 2, 3], 10)
-    assert [(hit.order, hit.carried) for hit in tree.lookups[0].hits] == [(3, True), (2, True)]
+    assert [(hit.order, hit.carried) for hit in tree.lookups.hits(0)] == [(3, True), (2, True)]
     assert provenance(tree, 1).source == "carried"
     assert provenance(tree, 1).supplier == "carried-3"
     seen(drafter, [1, 2, 3], {6: 0.9, 4: 0.1})
@@ -110,7 +111,7 @@ def test_placeholders_are_never_keys():
     drafter = start("recap", suffix=False)
     seen(drafter, [GAP, 1], {3: 1.0}, {4: 1.0})
     assert propose(drafter, [5, GAP], 10).nodes == 0
-    assert [h.order for h in propose(drafter, [GAP, 1], 10).lookups[0].hits] == [1]
+    assert [h.order for h in propose(drafter, [GAP, 1], 10).lookups.hits(0)] == [1]
 
 
 def test_nothing_is_drafted_behind_the_end():
@@ -126,7 +127,7 @@ def test_accepted_rows_win_in_recap():
     """Rejected rows are written first."""
     drafter = start("recap", suffix=False)
     rows = rows_of({5: 0.9, 6: 0.1}, {7: 0.9, 8: 0.1})
-    drafter.observe(Outcome([4, 4], [GAP, GAP], [GAP, GAP], rows, [0], [5], 0, 0))
+    drafter.observe(Outcome(np.array([[4, 4], [GAP] * 2, [GAP] * 2]), rows, [0], [5], 0, 0))
     assert propose(drafter, [4], 1).token[1] == 5
 
 

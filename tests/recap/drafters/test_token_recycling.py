@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,7 +46,7 @@ def test_token_recycling_ignores_settings_that_are_not_its_own():
     seen(drafter, [3, 4], {7: 0.5, 6: 0.3})
     tree = propose(drafter, [3, 4], 10)
     assert tree.token == [4, 7, 6]
-    assert {hit.order for hit in tree.lookups[0].hits} == {1}
+    assert {hit.order for hit in tree.lookups.hits(0)} == {1}
 
 
 def test_token_recycling_leaves_out_what_it_has_not_seen():
@@ -64,7 +65,7 @@ def test_what_is_believed_of_ranks_can_be_true():
 @pytest.mark.parametrize("budget", [1, 8, 16, 24, 32, 48, 79])
 def test_smaller_templates_are_prefix_closed_and_not_breadth_first(budget):
     """A deep first-rank path is worth more than the eighth child."""
-    rows = [row for row, _ in template(budget)]
+    rows = template(budget)[0].tolist()
     assert len(rows) == budget
     assert rows == sorted(rows)
     shape = full_template()
@@ -94,14 +95,14 @@ def test_the_best_of_the_shape_is_taken_and_closed_under_prefixes(rates, count):
         parent, rank, depth = full_template()[row - 1]
         return rates[depth][rank] * (chance(parent) if parent else 1.0)
 
-    ranked = ranked_template(rates)
-    taken = [row for row, _ in ranked[:count]]
-    assert [p for _, p in ranked] == [chance(row) for row, _ in ranked]
-    assert sorted(row for row, _ in ranked) == list(range(1, 81))
+    rows, chances = (found.tolist() for found in ranked_template(np.array(rates)))
+    taken = rows[:count]
+    assert chances == pytest.approx([chance(row) for row in rows])
+    assert sorted(rows) == list(range(1, 81))
     for place, row in enumerate(taken):
         parent = full_template()[row - 1][0]
         assert not parent or parent in taken[:place]
-    left = [chance(row) for row, _ in ranked[count:]]
+    left = [chance(row) for row in rows[count:]]
     assert not taken or not left or min(map(chance, taken)) >= max(left)
 
 
@@ -109,5 +110,5 @@ def test_last_row_wins_in_token_recycling():
     """Two rows of one token in a pass: no order but the rows' own."""
     drafter = start("token-recycling")
     rows = rows_of({5: 0.9, 6: 0.1}, {7: 0.9, 8: 0.1})
-    drafter.observe(Outcome([4, 4], [GAP, GAP], [GAP, GAP], rows, [0], [5], 0, 0))
+    drafter.observe(Outcome(np.array([[4, 4], [GAP] * 2, [GAP] * 2]), rows, [0], [5], 0, 0))
     assert propose(drafter, [4], 1).token[1] == 7
