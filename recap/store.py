@@ -110,7 +110,9 @@ class PredictionStore:
 
     def nbytes(self) -> int:
         """Bytes held."""
-        return self.places.nbytes + self._links.nbytes + self._held.table.nbytes
+        if not len(self._held):
+            return 0
+        return self.places.nbytes + self._links.nbytes + self.table.nbytes
 
     def copy(self) -> PredictionStore:
         """An independent copy."""
