@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import tracemalloc
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -74,6 +75,41 @@ def test_store_equals_replayed_writes(operations, capacity, keep):
         assert found.probs == pytest.approx(list(wanted[key].values()))
         assert found.confidence == found.probs[0]
         assert found.concentration == pytest.approx(concentration_of(found.probs), abs=1e-8)
+
+
+@pytest.mark.parametrize("capacity", [1, 30, 1000])
+def test_keys_are_found_among_many(capacity):
+    """Large keys that share places, pushed out and written again: as in an ordered dictionary."""
+    rng = np.random.default_rng(capacity)
+    some = rng.integers(0, 10**15, 400)
+    every = [*range(200), *(2**32 * np.arange(200)).tolist(), *some.tolist()]
+    store, slow = PredictionStore(capacity), OrderedDict()
+    for number in range(300):
+        keys = rng.choice(len(every), rng.integers(1, 40), replace=False)
+        keys = [every[n] for n in keys]
+        ids = np.full((len(keys), 1), number, np.int32)
+        known = store.write(
+            keys, range(len(keys)), predictions_from_rows(ids, ids.astype(np.float32), 1, 0)
+        )
+        before = len(known)
+        for key in keys:
+            before -= key in slow
+            slow[key] = number
+            slow.move_to_end(key)
+            if len(slow) > capacity:
+                slow.popitem(last=False)
+        assert before == 0
+        if not number % 50:  # settings may change between requests
+            smaller = max(1, capacity // 2)
+            store.configure(smaller, 0.0)
+            while len(slow) > smaller:
+                slow.popitem(last=False)
+            store.configure(capacity, 0.0)
+        assert store.keys().tolist() == list(slow)
+    for key in every:
+        found = store.get(key)
+        assert (key in store) == (found is not None) == (key in slow)
+        assert found is None or found.ids == (slow[key],)
 
 
 def test_entries_may_differ_in_length():
