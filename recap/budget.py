@@ -219,14 +219,14 @@ class AdaptiveBudget:
         """See `Budget.decide`."""
         rate, level, host = self.rate, self.level, self._observing.value
         drafted = tree.nodes
-        rows = len(tree)
+        rows, path = len(tree), np.array(tree.path)
         prices = rate * (level * self._cost[:rows] + host * self._counting[:rows])
         idle = 1.0 - float(prices[0])  # the value of a single row
-        k, best = best_prefix(tree.path, prices)
+        k, best = best_prefix(path, prices)
         gain, spent = best - idle, 0.0
         if self._may_teach:
             worths = self._lessons[self._ample][:rows]
-            k, value = best_prefix(tree.path, prices - worths)
+            k, value = best_prefix(path, prices - worths)
             gain = value - idle
             spent = best - (value - float(worths[k]))
         reason = "does-not-pay" if tree.nodes and not k else tree.reason
@@ -299,7 +299,9 @@ def lesson(nodes: int, parts: Sequence[tuple[float, float]]) -> float:
     return sum(worth * (1.0 - math.exp(-nodes / rows)) for worth, rows in parts)
 
 
-def best_prefix(path: Sequence[float], costs: Sequence[float] | np.ndarray) -> tuple[int, float]:
+def best_prefix(
+    path: Sequence[float] | np.ndarray, costs: Sequence[float] | np.ndarray
+) -> tuple[int, float]:
     """(k, value) that maximise (sum of path[: k + 1]) - costs[k]; the smallest k among equals.
 
     `path` are the probabilities of the rows, the root's 1 first; `costs` are in tokens.

@@ -7,7 +7,7 @@ at most one of them was right.
 
     counts = Counts()                                # a session's, kept with its memory
     calibration = Calibration(counts, groups=2, priors=[0.9, 0.7])
-    calibration.learn(0, [(1, 0.8), (0, 0.1)], 0)    # (level, score) of each; the first was right
+    calibration.learn(0, [1, 0], [0.8, 0.1], 0)      # levels and scores; the first was right
     p = 0.8 * calibration.factors()[0][1]            # what 0.8 is worth now
 
 Candidates are counted in cells: a *group* says what stands behind a family (which orders hit, how
@@ -19,12 +19,23 @@ where their scores do, and no child beats its parent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from recap.compiled import floats
+from recap.compiled import (
+    COUNTS,
+    FLOAT_TABLE,
+    FLOATS,
+    INT,
+    INTS,
+    VOID,
+    floats,
+    inline,
+    ints,
+    kernel,
+)
 
 #: Expected hits after which a cell forgets half: what was learnt long ago counts for less.
 _CAPACITY = 60.0
@@ -33,6 +44,9 @@ _INHERITED = 25.0
 #: Expected hits that the prior counts for, and all groups' level for one of them.
 _PRIOR_WEIGHT = 4.0
 _POOL_WEIGHT = 3.0
+
+#: More groups or levels than any method has: what a damaged state may not exceed.
+_MOST = 1024
 
 #: Upper ends of the levels of a score, in 64ths; the last holds what is nearly certain.
 _ENDS = (1, 3, 6, 13, 19, 26, 32, 38, 45, 51, 58, 62, 65)
@@ -49,49 +63,52 @@ def level_of(score: float) -> int:
 class Counts:
     """Hits and expected hits by (group, level): what a session knows of one method's guesses.
 
-    `gained` is what they have brought: tokens over what single-row passes would have emitted in the
-    same time. An adaptive budget keeps it (`recap.budget`).
+    `table` (groups, levels, 2) holds them; it grows to what a method asks for (`reserve`). `gained`
+    is what they have brought: tokens over what single-row passes would have emitted in the same
+    time. An adaptive budget keeps it (`recap.budget`).
     """
 
     def __init__(self) -> None:
-        self.cells: dict[tuple[int, int], list[float]] = {}
+        self.table = np.zeros((0, 0, 2))
         self.gained = 0.0
 
-    def add(self, group: int, level: int, hits: float, score: float) -> None:
-        """Candidates of one cell: how many were right, and the sum of their scores."""
-        cell = self.cells.get((group, level))
-        if cell is None:
-            cell = self.cells[group, level] = [0.0, 0.0]
-        cell[0] += hits
-        cell[1] += score
-        if cell[1] > _CAPACITY:
-            cell[0] *= 0.5
-            cell[1] *= 0.5
+    def clear(self) -> None:
+        """Forget everything. What was reserved stays: a request may be running."""
+        self.table = np.zeros_like(self.table)
+        self.gained = 0.0
+
+    def reserve(self, groups: int, levels: int) -> None:
+        """Have cells for so many groups and levels at least."""
+        have = self.table.shape
+        if have[0] < groups or have[1] < levels:
+            grown = np.zeros((max(groups, have[0]), max(levels, have[1]), 2))
+            grown[: have[0], : have[1]] = self.table
+            self.table = grown
+
+    @property
+    def cells(self) -> dict[tuple[int, int], list[float]]:
+        """(group, level) -> [hits, expected hits], where anything was counted."""
+        known = np.argwhere(self.table.any(2))
+        return {(g, n): self.table[g, n].tolist() for g, n in known.tolist()}
 
     def begin_request(self) -> None:
         """Let what earlier requests have shown count for no more than it should in a new one."""
-        for cell in self.cells.values():
-            if cell[1] > _INHERITED:
-                cell[0] *= _INHERITED / cell[1]
-                cell[1] = _INHERITED
-
-    def clear(self) -> None:
-        self.cells.clear()
-        self.gained = 0.0
+        expected = self.table[:, :, 1:]
+        self.table *= np.minimum(1.0, _INHERITED / np.maximum(expected, _INHERITED))
 
     def copy(self) -> Counts:
         """An independent copy."""
         twin = Counts()
-        twin.cells = {key: list(cell) for key, cell in self.cells.items()}
-        twin.gained = self.gained
+        twin.table, twin.gained = self.table.copy(), self.gained
         return twin
 
     def state(self) -> dict[str, np.ndarray]:
         """As arrays: cells (n, 2) int64, counts (n, 2) float64, gained () float64."""
+        cells = self.cells
         return {
             "gained": np.array(self.gained),
-            "cells": np.array(list(self.cells), np.int64).reshape(-1, 2),
-            "counts": np.array(list(self.cells.values()), np.float64).reshape(-1, 2),
+            "cells": np.array(list(cells), np.int64).reshape(-1, 2),
+            "counts": np.array(list(cells.values()), np.float64).reshape(-1, 2),
         }
 
     @classmethod
@@ -102,8 +119,13 @@ class Counts:
         counts.gained = float(state.get("gained", 0.0))
         if not np.isfinite(values).all() or (values < 0).any() or not np.isfinite(counts.gained):
             raise ValueError("a count is out of range")
-        for (group, level), (hits, expected) in zip(cells.tolist(), values.tolist(), strict=True):
-            counts.cells[int(group), int(level)] = [hits, expected]
+        if cells.shape != values.shape or cells.ndim != 2 or cells.shape[1] != 2:
+            raise ValueError("the parts do not fit each other")
+        if len(cells):
+            if cells.min() < 0 or cells.max() >= _MOST:
+                raise ValueError("a cell is out of range")
+            counts.reserve(*(int(n) + 1 for n in cells.max(0)))
+            counts.table[cells[:, 0], cells[:, 1]] = values
         return counts
 
 
@@ -111,41 +133,58 @@ class Calibration:
     """Factors of one method, from a session's counts and a prior for each level."""
 
     def __init__(self, counts: Counts, groups: int, priors: Sequence[float]) -> None:
-        self._counts = counts
-        self._priors = priors
-        self._factors = np.tile(np.minimum(1.0, floats(priors)), (groups, 1))
-        self._stale = {level for _, level in counts.cells if level < len(priors)}
+        counts.reserve(groups, len(priors))
+        self._counts, self._groups = counts, groups
+        self._priors = floats(priors)
+
+    @property
+    def table(self) -> np.ndarray:
+        """The counts, to which compiled code may add (`count_family`)."""
+        return self._counts.table
 
     def factors(self) -> np.ndarray:
-        """(groups, levels): what to multiply a score with, in [0, 1]. Valid until the next call."""
-        for level in self._stale:
-            self._refresh(level)
-        self._stale.clear()
-        return self._factors
+        """(groups, levels): what to multiply a score with, in [0, 1]."""
+        return _factors(self._counts.table, self._groups, self._priors)
 
-    def learn(self, group: int, candidates: Iterable[tuple[int, float]], right: int) -> None:
-        """A family at a row whose choice is known: (level, score) of each candidate.
+    def learn(self, group: int, levels: Sequence[int], scores: Sequence[float], right: int) -> None:
+        """A family at a row whose choice is known: level and score of each candidate.
 
         `right` is the place of the one that the target chose, -1 if none was.
         """
-        found: dict[int, list[float]] = {}
-        for place, (level, score) in enumerate(candidates):
-            cell = found.get(level)
-            if cell is None:
-                cell = found[level] = [0.0, 0.0]
-            cell[0] += place == right
-            cell[1] += score
-        for level, (hits, expected) in found.items():
-            self._counts.add(group, level, hits, expected)
-        self._stale.update(found)
+        _learn(self._counts.table, group, ints(levels), floats(scores), right)
 
-    def _refresh(self, level: int) -> None:
-        get = self._counts.cells.get
-        cells = [get((group, level), (0.0, 0.0)) for group in range(len(self._factors))]
-        hits = sum(cell[0] for cell in cells)
-        expected = sum(cell[1] for cell in cells)
-        pooled = (hits + _PRIOR_WEIGHT * self._priors[level]) / (expected + _PRIOR_WEIGHT)
-        self._factors[:, level] = [
-            min(1.0, (hits + _POOL_WEIGHT * pooled) / (expected + _POOL_WEIGHT))
-            for hits, expected in cells
-        ]
+
+@inline
+def count_family(table, group, levels, scores, count, right):
+    """Add a family of `count` candidates to the counts; see `Calibration.learn`.
+
+    A cell is halved when it is full, once for all of a family's candidates in it.
+    """
+    for n in range(count):
+        if n == right:
+            table[group, levels[n], 0] += 1.0
+        table[group, levels[n], 1] += scores[n]
+    for n in range(count):
+        if table[group, levels[n], 1] > _CAPACITY:
+            table[group, levels[n], 0] *= 0.5
+            table[group, levels[n], 1] *= 0.5
+
+
+@kernel(VOID(COUNTS, INT, INTS, FLOATS, INT))
+def _learn(table, group, levels, scores, right):
+    count_family(table, group, levels, scores, len(levels), right)
+
+
+@kernel(FLOAT_TABLE(COUNTS, INT, FLOATS))
+def _factors(table, groups, priors):
+    factors = np.empty((groups, len(priors)), np.float64)
+    for level in range(len(priors)):
+        hits = expected = 0.0
+        for group in range(groups):
+            hits += table[group, level, 0]
+            expected += table[group, level, 1]
+        pooled = (hits + _PRIOR_WEIGHT * priors[level]) / (expected + _PRIOR_WEIGHT)
+        for group in range(groups):
+            estimate = table[group, level, 0] + _POOL_WEIGHT * pooled
+            factors[group, level] = min(1.0, estimate / (table[group, level, 1] + _POOL_WEIGHT))
+    return factors

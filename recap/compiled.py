@@ -30,7 +30,8 @@ from numba import njit, types
 INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
 INTS, FLOATS = types.int64[::1], types.float64[::1]
 INT_TABLE, FLOAT_TABLE = types.int64[:, ::1], types.float64[:, ::1]
-BOOL_TABLE = types.boolean[:, ::1]
+BOOL_TABLE, COUNTS = types.boolean[:, ::1], types.float64[:, :, ::1]
+VOID = types.void
 
 #: Not contracted or reordered: the arithmetic is that of the same lines in Python.
 inline = njit
@@ -47,14 +48,17 @@ _DIGEST = _digest()
 
 
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile a function for these types now. It runs without holding Python's lock."""
+    """Compile a function for these types now.
+
+    It holds Python's lock, as any line of Python does, so no other thread sees half of its work.
+    """
 
     def compile_it(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__qualname__ = f"{function.__qualname__}_{_DIGEST}"
         try:
-            made = njit(signature, cache=True, nogil=True)(function)
+            made = njit(signature, cache=True)(function)
         except (OSError, RuntimeError):  # nowhere to keep it: then once a process
-            made = njit(signature, nogil=True)(function)
+            made = njit(signature)(function)
         if not made.stats.cache_hits:
             _say_so()
         return made

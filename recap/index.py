@@ -128,6 +128,8 @@ def add(places, links, state, key, capacity):
         state[FREE] = links[slot, NEWER]
     else:
         slot = state[USED]
+        if slot >= len(links):
+            raise IndexError("no room: two threads write to one memory")
         state[USED] += 1
     links[slot, KEY] = key
     put(places, key, slot)

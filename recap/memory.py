@@ -97,9 +97,10 @@ def _find_hits(readers, own, previous, before):
 class PersistentMemory:
     """What a session keeps across requests: order 1, and for RECAP+ also orders 2 and 3.
 
-    One method's memory of one session. `tokenizer` is a fingerprint: a saved state is refused by a
-    memory for another tokenizer or vocabulary, since its ids would mean other words. `counts` is
-    what the session has learnt of how far this method's guesses can be trusted.
+    One method's memory of one session, for one thread at a time. `tokenizer` is a fingerprint: a
+    saved state is refused by a memory for another tokenizer or vocabulary, since its ids would mean
+    other words. `counts` is what the session has learnt of how far this method's guesses can be
+    trusted.
 
     Orders 2 and 3 are what RECAP+ carries over. A request's own entries join them when the next
     request begins: until then they are its own, and a run that is closed in the middle needs no

@@ -16,15 +16,17 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from recap.calibration import LEVEL
+from recap.calibration import LEVEL, count_family
 from recap.compiled import (
     BOOL,
+    COUNTS,
     FLOAT,
     FLOAT_TABLE,
     FLOATS,
     INT,
     INT_TABLE,
     INTS,
+    VOID,
     floats,
     inline,
     ints,
@@ -352,3 +354,31 @@ def search(root, readers, weighting, extras, trust, floors, limits):
         suffix[:suffix_count],
         stopped,
     )
+
+
+@kernel(VOID(FOUND, INTS, INTS, COUNTS))
+def judge(found, path, choices, counts):
+    """Count what the candidates at these rows were worth (`recap.calibration`).
+
+    `path` are rows whose choice counts, `choices` (rows,) the target's. Candidates of the lowest
+    level keep their prior: they are many, and hardly ever worth a row.
+    """
+    width = found.tokens.shape[1]
+    levels, scores = np.empty(width, np.int64), np.empty(width, np.float64)
+    at = 0
+    for row in path:
+        # Both ascend; a row that was not looked up has no family.
+        while at < len(found.expanded) and found.expanded[at] < row:
+            at += 1
+        if at == len(found.expanded) or found.expanded[at] != row:
+            continue
+        count, right = 0, -1
+        for n in range(found.counts[at]):
+            level = _LEVEL[int(64.0 * found.fused[at, n])]
+            if level == 0:
+                break
+            if found.tokens[at, n] == choices[row]:
+                right = count
+            levels[count], scores[count] = level, found.fused[at, n]
+            count += 1
+        count_family(counts, found.groups[at], levels, scores, count, right)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recap.compiled import BOOL_TABLE, INTS, floats, kernel
+from recap.compiled import BOOL_TABLE, FLOATS, INTS, kernel
 from recap.prediction import GAP, Hit, Predictions
 
 
@@ -247,7 +247,7 @@ class Floors(NamedTuple):
     @classmethod
     def of(cls, values: np.ndarray) -> Floors:
         """From the floors for each number of nodes."""
-        return cls(floats(values), floats(np.minimum.accumulate(values[::-1])[::-1]))
+        return cls(values, _least_behind(values))
 
     @classmethod
     def fixed(cls, nodes: int) -> Floors:
@@ -258,6 +258,14 @@ class Floors(NamedTuple):
     def most(self) -> int:
         """Nodes that there may be."""
         return len(self.next) - 1
+
+
+@kernel(FLOATS(FLOATS))
+def _least_behind(values):
+    least = values.copy()
+    for n in range(len(values) - 2, -1, -1):
+        least[n] = min(values[n], least[n + 1])
+    return least
 
 
 def accept(tree: CandidateTree, choices: Sequence[int]) -> list[int]:

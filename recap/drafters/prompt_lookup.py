@@ -67,7 +67,7 @@ class PromptLookupDrafter:
         for row in outcome.path[: len(outcome.emitted)]:
             if row < len(continuation):
                 right = -1 if outcome.rows.choice[row] != continuation[row] else 0
-                self._calibration.learn(0, [(match + row, 1.0)], right)
+                self._calibration.learn(0, [match + row], [1.0], right)
         return Learned()
 
     def memory_entries(self) -> dict[str, int]:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from recap.calibration import LEVELS, Calibration, level_of
+from recap.calibration import LEVELS, Calibration
 from recap.compiled import ints
 from recap.drafters.base import Learned, Outcome, give_reason
 from recap.fusion import Weighting
 from recap.memory import PersistentMemory, RequestMemory
 from recap.prediction import SEED_STEP, Prediction, predictions_from_rows
-from recap.search import KINDS, Extras, Found, Limits, search
+from recap.search import KINDS, Extras, Found, Limits, judge, search
 from recap.settings import ADAPTIVE, Settings
 from recap.suffix import SuffixIndex
 from recap.tree import CandidateTree, Floors, RunnerUp
@@ -107,29 +107,12 @@ class RecapDrafter:
         return Learned(writes)
 
     def _judge(self, outcome: Outcome) -> None:
-        """Learn what the candidates at the accepted rows were worth, verified or not.
-
-        Those of the lowest level keep their prior: they are many, and hardly ever worth a row.
-        """
+        """Learn what the candidates at the accepted rows were worth, verified or not."""
         found, self._found = self._found, None
         if found is None or self._flat is not None:
             return
-        families = {row: family for family, row in enumerate(found.expanded.tolist())}
-        for row in outcome.path[: len(outcome.emitted)]:
-            family = families.get(row)
-            if family is not None:
-                choice, right = outcome.rows.choice[row], -1
-                judged: list[tuple[int, float]] = []
-                count = found.counts[family]
-                tokens = found.tokens[family, :count].tolist()
-                for token, score in zip(tokens, found.fused[family, :count].tolist(), strict=True):
-                    level = level_of(score)
-                    if not level:
-                        break
-                    if token == choice:
-                        right = len(judged)
-                    judged.append((level, score))
-                self._calibration.learn(int(found.groups[family]), judged, right)
+        path = ints(outcome.path[: len(outcome.emitted)])
+        judge(found, path, ints(outcome.rows.choice), self._calibration.table)
 
     def memory_entries(self) -> dict[str, int]:
         """See `Drafter.memory_entries`."""

@@ -154,10 +154,10 @@ class TokenRecyclingDrafter:
             if found is not None and row in families:
                 family = families.index(row)
                 ids = found.tokens[family, : found.counts[family]].tolist()
-                ranks, choice = [(rank, 1.0) for rank in range(len(ids))], rows.choice[row]
-                if ids:
-                    right = ids.index(choice) if choice in ids else -1
-                    self._calibration.learn(int(found.groups[family]), ranks, right)
+                choice = rows.choice[row]
+                right = ids.index(choice) if choice in ids else -1
+                group, ranks = int(found.groups[family]), range(len(ids))
+                self._calibration.learn(group, ranks, [1.0] * len(ids), right)
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
         writes = self.memory.write(outcome.contexts, predictions, range(len(predictions)))
         return Learned(writes)

@@ -29,7 +29,7 @@ def learnt(families, groups=3):
         total = max(1.0, sum(scores))
         scores = sorted((s / total for s in scores), reverse=True)
         right = right if right < len(scores) else -1
-        calibration.learn(group, [(level_of(s), s) for s in scores], right)
+        calibration.learn(group, [level_of(s) for s in scores], scores, right)
     return counts, calibration
 
 
@@ -70,7 +70,7 @@ def test_trust_goes_where_the_hits_are():
     calibration = Calibration(Counts(), 2, [0.9] * LEVELS)
     level = level_of(0.8)
     for _ in range(400):
-        calibration.learn(0, [(level, 0.8), (0, 0.01)], 0 if rng.random() < 0.4 else -1)
+        calibration.learn(0, [level, 0], [0.8, 0.01], 0 if rng.random() < 0.4 else -1)
     one, other = calibration.factors()
     assert 0.8 * one[level] == pytest.approx(0.4, abs=0.08)
     assert one[level] < other[level]  # which leans on the pool, having seen nothing itself
@@ -82,7 +82,7 @@ def test_what_was_learnt_long_ago_is_forgotten():
     calibration = Calibration(Counts(), 1, [0.9] * LEVELS)
     for right in (-1, 0):
         for _ in range(300):
-            calibration.learn(0, [(5, 0.3)], right)
+            calibration.learn(0, [5], [0.3], right)
     assert calibration.factors()[0][5] == 1.0
 
 
@@ -97,7 +97,8 @@ def test_counts_survive_saving(families):
     older = {name: part for name, part in counts.state().items() if name != "gained"}
     assert Counts.from_state(older).gained == 0.0
     twin = counts.copy()
-    twin.add(0, 0, True, 0.5)
+    twin.reserve(1, 1)
+    twin.table[0, 0] = 1.0, 0.5
     assert again.cells == counts.cells
 
 
@@ -108,6 +109,8 @@ def test_counts_survive_saving(families):
         {"cells": np.zeros((1, 2), int), "counts": np.array([[-1.0, 1.0]])},
         {"cells": np.zeros((1, 2), int), "counts": np.array([[np.nan, 1.0]])},
         {"cells": np.zeros((2, 2), int), "counts": np.ones((1, 2))},
+        {"cells": np.array([[-1, 0]]), "counts": np.ones((1, 2))},
+        {"cells": np.array([[10**9, 10**9]]), "counts": np.ones((1, 2))},
         {"cells": np.zeros((0, 2), int), "counts": np.ones((0, 2)), "gained": np.array(np.nan)},
         {"cells": np.zeros((0, 2), int), "counts": np.ones((0, 2)), "gained": np.array(np.inf)},
     ],
@@ -121,9 +124,10 @@ def test_damaged_counts_are_refused(state):
 def test_a_new_request_inherits_a_little():
     """The shares stay, their weight shrinks."""
     counts = Counts()
+    calibration = Calibration(counts, 1, [0.9] * LEVELS)
     for n in range(50):
-        counts.add(0, 3, n % 2 == 0, 1.0)
-    before = list(counts.cells[0, 3])
+        calibration.learn(0, [3], [1.0], 0 if n % 2 else -1)
+    before = counts.cells[0, 3]
     counts.begin_request()
     hits, expected = counts.cells[0, 3]
     assert expected < before[1]

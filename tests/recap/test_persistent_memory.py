@@ -175,7 +175,8 @@ def test_shrinking_drops_what_was_written_longest_ago():
 def test_what_guesses_were_worth_is_part_of_the_memory():
     """Saved, copied and cleared with it; what was saved without it loads, what is damaged not."""
     memory = PersistentMemory(VOCABULARY)
-    memory.counts.add(1, 2, True, 0.5)
+    memory.counts.reserve(2, 3)
+    memory.counts.table[1, 2] = 1.0, 0.5
     state = memory.state_dict()
     again = PersistentMemory(VOCABULARY)
     again.load_state_dict(state)

@@ -90,9 +90,8 @@ def test_what_guesses_were_worth_is_kept_only_where_memory_persists(name, persis
     untaught = drafter.propose(text, 10, above(-1.0)).path
     seen(drafter, text, {3: 0.7, 5: 0.2})
     assert bool(memory.counts.cells) is persist
-    for group in range(12):
-        for level in range(20):
-            memory.counts.cells[group, level] = [0.0, 60.0]
+    memory.counts.reserve(12, 20)
+    memory.counts.table[:] = 0.0, 60.0
     drafter = adaptive(name, memory, suffix=False, persist=persist)
     seen(drafter, text[:6], {2: 0.7, 5: 0.2}, {3: 0.7, 5: 0.2}, {1: 0.7, 5: 0.2})
     again = drafter.propose(text, 10, above(-1.0)).path
