@@ -156,6 +156,13 @@ FOUND = types.NamedTuple(
 
 
 @inline
+def _level(score):
+    """The level of a score; of what is no chance (or no number) the nearest, since nobody else
+    looks whether an index is within bounds."""
+    return _LEVEL[min(max(int(64.0 * score), 0), len(_LEVEL) - 1)]
+
+
+@inline
 def note_entry(codes, count, code):
     """The number of an entry, by its code; a new one is the next. At most a few hundred."""
     for n in range(count):
@@ -318,7 +325,7 @@ def search(root, readers, weighting, extras, trust, floors, limits):
                 fused[families, rank] = ranked_scores[rank]
             if count:
                 score = ranked_scores[0]
-                factor = trust[groups[families], _LEVEL[int(64.0 * score)]]
+                factor = trust[groups[families], _level(score)]
                 path = scores[PATH, row] * factor * score
                 _enqueue(queue, waiting, size, path, 0, families)
                 size += 1
@@ -336,7 +343,7 @@ def search(root, readers, weighting, extras, trust, floors, limits):
         rank += 1
         if rank < counts[family]:
             score = fused[family, rank]
-            factor = trust[groups[family], _LEVEL[int(64.0 * score)]]
+            factor = trust[groups[family], _level(score)]
             following = min(scores[PATH, parent] * factor * score, path)
             _enqueue(queue, waiting, size, following, rank, family)
             size += 1
@@ -374,7 +381,7 @@ def judge(found, path, choices, counts):
             continue
         count, right = 0, -1
         for n in range(found.counts[at]):
-            level = _LEVEL[int(64.0 * found.fused[at, n])]
+            level = _level(found.fused[at, n])
             if level == 0:
                 break
             if found.tokens[at, n] == choices[row]:

@@ -170,7 +170,8 @@ class PredictionStore:
             or ids.max() >= vocabulary
             or padding[:, 0].any()
             or (padding[:, :-1] & ~padding[:, 1:]).any()
-            or not np.isfinite(probs).all()
+            or not (abs(probs - 0.5) <= 0.5 + 1e-6).all()  # nor where it is no number
+            or not (abs(concentration - 0.5) <= 0.5 + 1e-6).all()
         ):
             raise ValueError("an entry is out of range")
         predictions = Predictions.of_arrays(ids, probs, concentration, writer)
