@@ -51,7 +51,9 @@ def test_who_waits_reads_where_and_how_long(visit):
     third.finish()
     assert third.store("run.end.finish") == "length"
     start(fourth, "hello", tokens=8).finish()
-    assert refused.inner_text().strip() == ""
+    fourth.page.wait_for_function(
+        "!document.querySelector('#recap-ask-notice').innerText.trim()"  # once the event has ended
+    )
     assert fourth.store("run.end.finish") == "length"
 
 
