@@ -125,7 +125,7 @@ class Predictions:
 
 
 # Compiled code reads a table by row and column, its numbers through a view of the same memory. It
-# takes no slices: each costs a second of compiling.
+# takes no slices of rows, which are slow to compile.
 
 
 @inline
