@@ -280,7 +280,7 @@ def test_a_full_memory_drops_its_oldest_entries_and_says_so(target, turnstile, a
     shelf = ModelShelf(lambda name: target, Host(session_mb=1))
     state = SessionState()
     for method in ("token-recycling", "recap", "recap-plus"):
-        for number in range(4):
+        for number in range(8):
             run(state, ask(method, 200, f"Say {number}."), shelf, turnstile)
             assert state.size()[1] <= 1_000_000
     assert state.dropped > 0
