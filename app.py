@@ -42,9 +42,7 @@ demo = build(shelf, turnstile)
 
 def _load_first() -> None:
     """Load the first model while the page is being looked at; a run waits for it in the line."""
-    ticket = turnstile.join(
-        what="the model is being loaded, which takes half a minute the first time"
-    )
+    ticket = turnstile.join(what="the model is being loaded, which takes longer the first time")
 
     def note(text: str) -> None:
         turnstile.beat(ticket, preparing=bool(text))

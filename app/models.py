@@ -79,8 +79,7 @@ class ModelShelf:
         known = {choice for _, choice in self.choices()}
         if name not in known and not self.open:
             raise ModelError(f"{name!r} is not offered here. Choose one of the list.")
-        # Compiling what drafts takes most of it, and only then.
-        note(f"Loading {name}… The first time on a machine this can take half a minute.")
+        note(f"Loading {name}…")
         try:
             target = self._load(name)
         except Exception as error:

@@ -12,7 +12,7 @@ plain functions over NumPy arrays that Numba compiles; everything around them is
 
 A kernel is compiled when its module is imported, so never in the middle of a request, and kept on
 disk: beside the source, or where that cannot be written in the user's cache directory. Compiling
-everything takes ten to thirty seconds, once a machine; reading it back takes one.
+everything took 25 seconds on the slowest core that was tried, once; reading it back takes one.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from recap.compiled import INT, INT_TABLE, INTS, inline, kernel
+from recap.compiled import INT, INT_TABLE, INTS, VOID, inline, kernel
 
 OLDEST, NEWEST, COUNT, USED, FREE = range(5)
 KEY, OLDER, NEWER = range(3)
@@ -155,26 +155,19 @@ def slots_by_age(links, state):
     return slots
 
 
-@kernel(INT(INT_TABLE, INT_TABLE, INTS, INT))
+@kernel(VOID(INT_TABLE, INT_TABLE, INTS, INT))
 def drop_beyond(places, links, state, capacity):
-    """Give back the slots of what was written longest ago, down to `capacity` entries.
-
-    Returns how many.
-    """
-    dropped = 0
+    """Give back the slots of what was written longest ago, down to `capacity` entries."""
     while state[COUNT] > capacity:
         slot = _drop_oldest(places, links, state)
         links[slot, NEWER] = state[FREE]
         state[FREE] = slot
-        dropped += 1
-    return dropped
 
 
-@kernel(INT(INT_TABLE, INT_TABLE, INTS))
+@kernel(VOID(INT_TABLE, INT_TABLE, INTS))
 def place_all(places, links, state):
-    """Fill empty places from the links, after they have grown. Returns how many keys there are."""
+    """Fill empty places from the links, after they have grown."""
     slot = state[OLDEST]
     while slot >= 0:
         put(places, links[slot, KEY], slot)
         slot = links[slot, NEWER]
-    return state[COUNT]

@@ -58,6 +58,19 @@ READERS = types.NamedTuple([_EACH, _EACH, INTS, INTS, INT], Readers)
 
 
 @inline
+def pack_key(order, own, previous, before, vocabulary):
+    """The key of the last `order` tokens as one integer; `GAP` where one of them is a gap."""
+    if own < 0 or (order > 1 and previous < 0) or (order > 2 and before < 0):
+        return GAP
+    key = own
+    if order > 1:
+        key += previous * vocabulary
+    if order > 2:
+        key += before * vocabulary * vocabulary
+    return key
+
+
+@inline
 def look_up(readers, own, previous, before, hits):
     """Find the entries under the last one, two and three tokens, longest key first.
 
@@ -65,22 +78,12 @@ def look_up(readers, own, previous, before, hits):
     carried entry stands in only where the request has none of its own.
     """
     count, latest = 0, 0
-    if own < 0:
-        return 0
     for reader in range(MOST_READERS):
         order = readers.orders[reader]
         if order == 0 or order == latest:
             continue
-        key = own
-        if order > 1:
-            if previous < 0:
-                continue
-            key += previous * readers.vocabulary
-        if order > 2:
-            if before < 0:
-                continue
-            key += before * readers.vocabulary * readers.vocabulary
-        slot = index.find(readers.places[reader], key)
+        key = pack_key(order, own, previous, before, readers.vocabulary)
+        slot = index.find(readers.places[reader], key) if key >= 0 else -1
         if slot >= 0:
             hits[count, 0], hits[count, 1] = reader, slot
             count, latest = count + 1, order
@@ -367,13 +370,8 @@ def _last_rows(tokens, rows, order, vocabulary):
     which = np.full(len(rows), GAP)  # turn -> number of its key
     count = 0
     for turn in range(len(rows)):
-        key, scale = 0, 1
-        for back in range(order):
-            token = tokens[back, rows[turn]]
-            if token < 0:
-                key = GAP
-                break
-            key, scale = key + token * scale, scale * vocabulary
+        row = rows[turn]
+        key = pack_key(order, tokens[0, row], tokens[1, row], tokens[2, row], vocabulary)
         if key < 0:
             continue
         number = index.find(places, key)

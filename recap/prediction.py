@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from recap.compiled import INT, INT_TABLE, inline, kernel
+from recap.compiled import INT, INT_TABLE, VOID, inline, kernel
 
 #: Stands for a token that no key may contain.
 GAP = -1
@@ -176,7 +176,7 @@ def concentration_of(numbers, row, start, count):
     return np.rint(min(max(1.0 - entropy / math.log(count), 0.0), 1.0) * 1e8) / 1e8
 
 
-@kernel(INT(types.int32[:, :], types.float32[:, :], INT, INT, INT_TABLE))
+@kernel(VOID(types.int32[:, :], types.float32[:, :], INT, INT, INT_TABLE))
 def _read_rows(ids, probs, request, step, table):
     columns, numbers = columns_of(table), table.view(np.float64)
     start = columns + 2
@@ -189,7 +189,6 @@ def _read_rows(ids, probs, request, step, table):
             numbers[row, start + n] = 0.0 if math.isnan(p) else p
         table[row, columns], table[row, columns + 1] = request, step
         numbers[row, start + columns] = concentration_of(numbers, row, start, columns)
-    return len(ids)
 
 
 def predictions_from_rows(

@@ -93,11 +93,10 @@ class Extras(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Longest path, most children of a node, and what no factor exceeds."""
+    """Longest path, and most children of a node."""
 
     max_depth: int
     width: int
-    ceiling: float = 1.0
 
 
 class Found(NamedTuple):
@@ -135,7 +134,7 @@ class Found(NamedTuple):
                 Suffix(at, int(extras.continuation[n]), match + n, float(extras.shares[n]))
                 for at, n in self.suffix.tolist()
             ]
-            if len(extras.runner_up) and len(self.expanded) and not self.expanded[0]:
+            if len(extras.runner_up) and len(self.expanded):  # the root comes first
                 made.runner_up = RunnerUp(
                     tuple(extras.runner_up.tolist()),
                     tuple(extras.runner_up_probs.tolist()),
@@ -146,7 +145,7 @@ class Found(NamedTuple):
 
 EXTRAS = types.NamedTuple([INTS, FLOATS, FLOAT, INTS, FLOATS, INTS], Extras)
 FLOORS = types.NamedUniTuple(FLOATS, 2, Floors)
-LIMITS = types.NamedTuple([INT, INT, FLOAT], Limits)
+LIMITS = types.NamedUniTuple(INT, 2, Limits)
 _OF_FAMILIES = (INTS, INTS, INTS, INT_TABLE, FLOAT_TABLE)
 _OF_HITS = (INT_TABLE, FLOATS, INT_TABLE)
 FOUND = types.NamedTuple(
@@ -170,6 +169,67 @@ def note_entry(codes, count, code):
             return n
     codes[count] = code
     return count
+
+
+@inline
+def start_growing(root, most, width, columns):
+    """A `Found` of the root alone, with room for so many nodes and for entries of so many columns.
+
+    `root` (3,): the root's token, the one before it, and the one before that. `trim` takes away
+    what was not needed.
+    """
+    rows = most + 1
+    nodes = np.zeros((5, rows), np.int64)
+    nodes[TOKEN, 0], nodes[PARENT, 0] = root[0], -1
+    nodes[PREVIOUS, 0], nodes[BEFORE, 0] = root[1], root[2]
+    return Found(
+        nodes,
+        np.ones((2, rows), np.float64),
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int64),
+        np.zeros(rows, np.int64),
+        np.zeros((rows, width), np.int64),
+        np.zeros((rows, width), np.float64),
+        np.empty((rows * MOST_READERS, 4), np.int64),
+        np.ones(rows * MOST_READERS, np.float64),
+        np.empty((rows * MOST_READERS, 2 * columns + 3), np.int64),
+        np.empty((rows, 2), np.int64),
+        False,
+    )
+
+
+@inline
+def trim(found, rows, families, hits, entries, suffix, stopped):
+    """The first so many of each."""
+    return Found(
+        found.nodes[:, :rows].copy(),
+        found.scores[:, :rows].copy(),
+        found.expanded[:families],
+        found.groups[:families],
+        found.counts[:families],
+        found.tokens[:families],
+        found.fused[:families],
+        found.hits[:hits],
+        found.weights[:hits],
+        found.entries[:entries],
+        found.suffix[:suffix],
+        stopped,
+    )
+
+
+@inline
+def note_hit(readers, reader, slot, row, made, hits, codes, entries):
+    """Note what a row found as hit number `hits`, and copy it, unless it is there already.
+
+    `codes` say which entry is which; `entries` is how many there are. Returns how many then are.
+    """
+    entry = note_entry(codes, entries, slot * MOST_READERS + reader)
+    if entry == entries:
+        copy_row(readers.tables[reader], slot, made.entries, entry)
+        entries += 1
+    made.hits[hits, ROW], made.hits[hits, ORDER] = row, readers.orders[reader]
+    made.hits[hits, CARRIED], made.hits[hits, ENTRY] = readers.carried[reader], entry
+    return entries
 
 
 @inline
@@ -223,9 +283,8 @@ def _may_matter(bound, queue, size, remaining):
 def search(root, readers, weighting, extras, trust, floors, limits):
     """Grow a tree by its most probable candidates for as long as they are above the floors.
 
-    `root` (3,): the root's token, the one before it, and the one before that. `trust` (groups,
-    levels): by which factor a score of a level in a family of a group is multiplied, in [0, 1] and
-    not above the ceiling.
+    `root` is as `start_growing` has it. `trust` (groups, levels): by which factor a score of a
+    level in a family of a group is multiplied, in [0, 1].
 
     A row is expanded at most once, right after it was added. Its candidates' scores never rise and
     sum to at most one. A child's path probability is its parent's times its score times the trust
@@ -235,32 +294,22 @@ def search(root, readers, weighting, extras, trust, floors, limits):
     queue: a family's other candidates cannot come before it.
     """
     most, width = len(floors.next) - 1, limits.width
-    nodes, scores = np.zeros((5, most + 1), np.int64), np.ones((2, most + 1), np.float64)
-    nodes[TOKEN, 0], nodes[PARENT, 0] = root[0], -1
-    nodes[PREVIOUS, 0], nodes[BEFORE, 0] = root[1], root[2]
-
-    # Families: the candidates of every row that was looked up.
-    expanded, groups = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-    counts = np.zeros(most + 1, np.int64)
-    tokens = np.zeros((most + 1, width), np.int64)
-    fused = np.zeros((most + 1, width), np.float64)
-    families = 0
-
-    # Hits, and the entries that were hit, each once.
     room = 0
     for reader in range(MOST_READERS):
         room = max(room, columns_of(readers.tables[reader]))
+    made = start_growing(root, most, width, room)
+    nodes, scores = made.nodes, made.scores
+    expanded, groups, counts = made.expanded, made.groups, made.counts
+    tokens, fused = made.tokens, made.fused
+    hits, weights, entries = made.hits, made.weights, made.entries
     found = np.empty((MOST_READERS, 2), np.int64)
-    hits = np.empty(((most + 1) * MOST_READERS, 4), np.int64)
-    weights = np.zeros((most + 1) * MOST_READERS, np.float64)
-    entries = np.empty(((most + 1) * MOST_READERS, 2 * room + 3), np.int64)
-    codes = np.empty((most + 1) * MOST_READERS, np.int64)
-    hit_count = entry_count = 0
+    codes = np.empty(len(hits), np.int64)
+    families = hit_count = entry_count = 0
+    ceiling = trust.max()  # what no child's share of its parent's probability exceeds
 
     # Rows along which the continuation runs: how many of its tokens led there, else -1.
     followed = np.full(most + 1, -1)
     followed[0] = 0
-    suffix = np.empty((most + 1, 2), np.int64)
     offered, certain = np.empty(1, np.int64), np.ones(1, np.float64)
     suffix_count = 0
 
@@ -271,7 +320,7 @@ def search(root, readers, weighting, extras, trust, floors, limits):
     stopped = False
     while True:
         token, depth = nodes[TOKEN, row], nodes[DEPTH, row]
-        bound = scores[PATH, row] * limits.ceiling
+        bound = scores[PATH, row] * ceiling
         # The root is looked up whatever it is worth: its choice shows what the guess was worth.
         wanted = most > 0 and depth < limits.max_depth
         if row and wanted:
@@ -279,16 +328,12 @@ def search(root, readers, weighting, extras, trust, floors, limits):
         if wanted and token not in extras.ends:
             # What the memories have to offer.
             first, count, kind = hit_count, 0, 0
-            for n in range(
-                look_up(readers, token, nodes[PREVIOUS, row], nodes[BEFORE, row], found)
-            ):
+            previous, before = nodes[PREVIOUS, row], nodes[BEFORE, row]
+            for n in range(look_up(readers, token, previous, before, found)):
                 reader, slot = found[n, 0], found[n, 1]
-                entry = note_entry(codes, entry_count, slot * MOST_READERS + reader)
-                if entry == entry_count:
-                    copy_row(readers.tables[reader], slot, entries, entry)
-                    entry_count += 1
-                hits[hit_count, ROW], hits[hit_count, ORDER] = row, readers.orders[reader]
-                hits[hit_count, CARRIED], hits[hit_count, ENTRY] = readers.carried[reader], entry
+                entry_count = note_hit(
+                    readers, reader, slot, row, made, hit_count, codes, entry_count
+                )
                 hit_count += 1
             if hit_count > first:
                 weigh(weighting, entries, hits, first, hit_count, weights)
@@ -313,7 +358,7 @@ def search(root, readers, weighting, extras, trust, floors, limits):
                 offered[0] = extras.continuation[led]
                 count = mix(ranked, ranked_scores, count, offered, certain, extras.shares[led])
                 kind = SUFFIX_KIND
-                suffix[suffix_count, 0], suffix[suffix_count, 1] = row, led
+                made.suffix[suffix_count, 0], made.suffix[suffix_count, 1] = row, led
                 suffix_count += 1
 
             # The family, of which the best candidate waits first.
@@ -347,20 +392,7 @@ def search(root, readers, weighting, extras, trust, floors, limits):
             following = min(scores[PATH, parent] * factor * score, path)
             _enqueue(queue, waiting, size, following, rank, family)
             size += 1
-    return Found(
-        nodes[:, : row + 1].copy(),
-        scores[:, : row + 1].copy(),
-        expanded[:families],
-        groups[:families],
-        counts[:families],
-        tokens[:families],
-        fused[:families],
-        hits[:hit_count],
-        weights[:hit_count],
-        entries[:entry_count],
-        suffix[:suffix_count],
-        stopped,
-    )
+    return trim(made, row + 1, families, hit_count, entry_count, suffix_count, stopped)
 
 
 @kernel(VOID(FOUND, INTS, INTS, COUNTS))

@@ -24,7 +24,7 @@ class PredictionStore:
     With `keep` > 0 a repeated key is blended instead of overwritten. A prompt's row never replaces
     what decoding wrote. Keys lead to the rows of a table (`Predictions`), so that compiled code can
     read and write it, and Python's collector has nothing to look through. `places` and `table` are
-    what a search reads; they are other arrays after a write.
+    what a search reads; they may be other arrays after a write.
     """
 
     _FIRST_ROWS = 16

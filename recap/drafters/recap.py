@@ -78,11 +78,7 @@ class RecapDrafter:
             extras,
             self._calibration.factors() if flat is None else flat,
             floors,
-            Limits(
-                min(settings.max_depth, limit),
-                settings.width,
-                1.0 if flat is None else settings.depth_factor,
-            ),
+            Limits(min(settings.max_depth, limit), settings.width),
         )
         self._found = found
         tree.fill(found.nodes, found.scores, lambda: found.lookups(extras, match))

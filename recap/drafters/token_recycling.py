@@ -18,12 +18,12 @@ import numpy as np
 from recap.calibration import Calibration
 from recap.compiled import FLOAT_TABLE, FLOATS, INT, INT_TABLE, INTS, floats, kernel
 from recap.drafters.base import Learned, Outcome, give_reason
-from recap.fusion import CARRIED, ENTRY, ORDER, ROW
+from recap.fusion import ENTRY
 from recap.memory import MOST_READERS, READERS, PersistentMemory, RequestMemory, look_up
-from recap.prediction import SEED_STEP, columns_of, copy_row, length_of, predictions_from_rows
-from recap.search import FOUND, Found, add_node, note_entry
+from recap.prediction import SEED_STEP, columns_of, length_of, predictions_from_rows
+from recap.search import FOUND, Found, add_node, note_hit, start_growing, trim
 from recap.settings import ADAPTIVE, Settings
-from recap.tree import BEFORE, DEPTH, PARENT, PREVIOUS, TOKEN, CandidateTree, Floors
+from recap.tree import BEFORE, DEPTH, PREVIOUS, TOKEN, CandidateTree, Floors
 
 #: Children of each node of the full tree, depth by depth in breadth-first order (a fact of the
 #: method's public code). The k-th child of a node follows its k-th ranked prediction.
@@ -148,19 +148,25 @@ class TokenRecyclingDrafter:
         if outcome.step == SEED_STEP:
             return Learned()  # the prefill's predictions are discarded
         rows = outcome.rows
-        found, self._found = self._found, None
-        families = found.expanded.tolist() if found is not None else []
-        for row in outcome.path[: len(outcome.emitted)]:
-            if found is not None and row in families:
-                family = families.index(row)
-                ids = found.tokens[family, : found.counts[family]].tolist()
-                choice = rows.choice[row]
-                right = ids.index(choice) if choice in ids else -1
-                group, ranks = int(found.groups[family]), range(len(ids))
-                self._calibration.learn(group, ranks, [1.0] * len(ids), right)
+        self._judge(outcome)
         predictions = predictions_from_rows(rows.ids, rows.probs, self.memory.request, outcome.step)
         writes = self.memory.write(outcome.contexts, predictions, range(len(predictions)))
         return Learned(writes)
+
+    def _judge(self, outcome: Outcome) -> None:
+        """Learn what the ranks at the accepted rows were worth."""
+        found, self._found = self._found, None
+        if found is None:
+            return
+        families = {row: family for family, row in enumerate(found.expanded.tolist())}
+        for row in outcome.path[: len(outcome.emitted)]:
+            family = families.get(row)
+            if family is not None:
+                ids = found.tokens[family, : found.counts[family]].tolist()
+                choice = outcome.rows.choice[row]
+                right = ids.index(choice) if choice in ids else -1
+                group, ranks = int(found.groups[family]), range(len(ids))
+                self._calibration.learn(group, ranks, [1.0] * len(ids), right)
 
     def memory_entries(self) -> dict[str, int]:
         """See `Drafter.memory_entries`."""
@@ -179,19 +185,13 @@ def _fill(root, readers, shape, places, chances, floors, limit):
     deeper than `limit`, is left out. In what is found, a family is what one row predicts, by rank.
     """
     most = min(len(places), len(floors) - 1)
-    nodes, scores = np.zeros((5, most + 1), np.int64), np.ones((2, most + 1), np.float64)
-    nodes[TOKEN, 0], nodes[PARENT, 0] = root[0], -1
-    nodes[PREVIOUS, 0], nodes[BEFORE, 0] = root[1], root[2]
     columns = columns_of(readers.tables[0])
-    width = min(columns, MOST_RANKS)
-    expanded, groups = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
-    counts = np.zeros(most + 1, np.int64)
-    tokens = np.zeros((most + 1, width), np.int64)
-    fused = np.zeros((most + 1, width), np.float64)
-    hits, weights = np.empty((most + 1, 4), np.int64), np.ones(most + 1, np.float64)
-    entries = np.empty((most + 1, 2 * columns + 3), np.int64)
+    made = start_growing(root, most, min(columns, MOST_RANKS), columns)
+    nodes, scores, entries = made.nodes, made.scores, made.entries
     numbers = entries.view(np.float64)
-    slots = np.empty(most + 1, np.int64)
+    expanded, groups, counts = made.expanded, made.groups, made.counts
+    tokens, fused = made.tokens, made.fused
+    codes = np.empty(len(made.hits), np.int64)
     found = np.empty((MOST_READERS, 2), np.int64)
     filled = np.full(len(shape), -1)  # row of the full tree -> row of this one
     families_of = np.full(most + 1, -1)  # row -> its family
@@ -210,15 +210,12 @@ def _fill(root, readers, shape, places, chances, floors, limit):
             expanded[family], groups[family] = parent, depth
             own = nodes[TOKEN, parent]
             if look_up(readers, own, nodes[PREVIOUS, parent], nodes[BEFORE, parent], found):
-                slot = found[0, 1]
-                entry = note_entry(slots, entry_count, slot)
-                if entry == entry_count:
-                    copy_row(readers.tables[0], slot, entries, entry)
-                    entry_count += 1
-                hits[hit_count, ROW], hits[hit_count, ORDER] = parent, readers.orders[0]
-                hits[hit_count, CARRIED], hits[hit_count, ENTRY] = readers.carried[0], entry
+                entry_count = note_hit(
+                    readers, 0, found[0, 1], parent, made, hit_count, codes, entry_count
+                )
+                entry = made.hits[hit_count, ENTRY]
                 hit_count += 1
-                counts[family] = min(length_of(entries, entry), width)
+                counts[family] = min(length_of(entries, entry), tokens.shape[1])
                 for n_rank in range(counts[family]):
                     tokens[family, n_rank] = entries[entry, n_rank]
                     fused[family, n_rank] = numbers[entry, columns + 2 + n_rank]
@@ -231,17 +228,4 @@ def _fill(root, readers, shape, places, chances, floors, limit):
                 nodes, scores, row, parent, tokens[family, rank], fused[family, rank], chances[n]
             )
             filled[place] = row
-    return Found(
-        nodes[:, : row + 1].copy(),
-        scores[:, : row + 1].copy(),
-        expanded[:families],
-        groups[:families],
-        counts[:families],
-        tokens[:families],
-        fused[:families],
-        hits[:hit_count],
-        weights[:hit_count],
-        entries[:entry_count],
-        np.empty((0, 2), np.int64),
-        stopped,
-    )
+    return trim(made, row + 1, families, hit_count, entry_count, 0, stopped)

@@ -35,7 +35,7 @@ def worlds(draw):
     return table
 
 
-def grow(world, floors, depth, trust, width=8, ceiling=1.0):
+def grow(world, floors, depth, trust, width=8):
     """The tree of a search in a memory that knows this world: a token for each depth and token."""
     predictions = [
         Prediction(
@@ -62,7 +62,7 @@ def grow(world, floors, depth, trust, width=8, ceiling=1.0):
         Extras.of(),
         trust,
         floors,
-        Limits(depth, width, ceiling),
+        Limits(depth, width),
     )
     tree = CandidateTree(0)
     tree.fill(found.nodes, found.scores, found.lookups)
@@ -77,7 +77,7 @@ def grow(world, floors, depth, trust, width=8, ceiling=1.0):
 def test_best_first_takes_the_most_probable_of_all_paths(world, budget, depth, width, factor):
     """The tree is the top-N of an exhaustive enumeration, in order, ties included."""
     flat = np.full((2 * KINDS, LEVELS), float(factor))
-    tree = grow(world, Floors.fixed(budget), depth, flat, width, float(factor))
+    tree = grow(world, Floors.fixed(budget), depth, flat, width)
     # All paths, as (probability, ranks from the root, tokens).
     everything = []
     frontier = [(1.0, (), (0,))]
