@@ -105,7 +105,10 @@ class DetailEncoder:
             hits.setdefault(row, []).append(
                 [order, int(carried), numbers[entry], specificity, round(1e4 * weight)]
             )
-        suffix = {s["row"]: [s["token"], s["match"], s["share"]] for s in step.suffix}
+        suffix = {
+            s["row"]: [s["token"], s["match"], s["share"], int(s.get("carried", False))]
+            for s in step.suffix
+        }
         runner = step.runner_up
         lookups = [
             [row, of_row, suffix.get(row), runner if runner and not row else None]

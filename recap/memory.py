@@ -32,6 +32,7 @@ from recap.errors import MemoryMismatchError
 from recap.prediction import GAP, Hit, Prediction, Predictions
 from recap.settings import Settings
 from recap.store import PredictionStore
+from recap.suffix import EarlierTexts
 
 STATE_VERSION = 1
 #: Stores that a request may look into: its own orders 2 and 3, carried ones, and order 1.
@@ -105,7 +106,7 @@ class PersistentMemory:
     other words. `counts` is what the session has learnt of how far this method's guesses can be
     trusted.
 
-    Orders 2 and 3 are what RECAP+ carries over. A request's own entries join them when the next
+    Orders 2 and 3 and `texts` are what RECAP+ carries over. A request's own join them when the next
     request begins: until then they are its own, and a run that is closed in the middle needs no
     clean-up. A request that still runs at that moment leaves what it has learnt so far. `copy` and
     `state_dict` include what the last request has learnt.
@@ -116,8 +117,10 @@ class PersistentMemory:
         self.tokenizer = tokenizer
         self.requests = 0
         self.stores = {order: PredictionStore() for order in (1, 2, 3)}
+        self.texts = EarlierTexts()
         self.counts = Counts()
         self._unsettled: dict[int, PredictionStore] = {}
+        self._unsettled_text: Sequence[int] = ()
 
     def begin_request(self, settings: Settings) -> int:
         """Apply a request's settings to the stores. Returns the request's number, from 1."""
@@ -128,24 +131,27 @@ class PersistentMemory:
         self.requests += 1
         return self.requests
 
-    def carry_over(self, local: dict[int, PredictionStore]) -> None:
-        """Let a request's own stores join the persistent ones at the next `settle`."""
-        self._unsettled = local
+    def carry_over(self, local: dict[int, PredictionStore], text: Sequence[int]) -> None:
+        """Let a request's own stores and text join the persistent ones at the next `settle`."""
+        self._unsettled, self._unsettled_text = local, text
 
     def settle(self) -> None:
-        """Write what the last request left under orders 2 and 3 to the persistent stores.
+        """Keep what the last request left under orders 2 and 3, and its text.
 
         It must have ended: what it writes from now on is not carried over.
         """
-        local, self._unsettled = self._unsettled, {}
+        local, text = self._unsettled, self._unsettled_text
+        self.carry_over({}, ())
         for order, store in local.items():
             self.stores[order].absorb(store)
+        self.texts.append(text)
 
     def clear(self) -> None:
         """Forget everything."""
-        self._unsettled = {}
+        self.carry_over({}, ())
         for store in self.stores.values():
             store.clear()
+        self.texts.clear()
         self.counts.clear()
         self.requests = 0
 
@@ -154,7 +160,7 @@ class PersistentMemory:
         return {order: len(store) for order, store in self.stores.items()}
 
     def nbytes(self) -> dict[int, int]:
-        """Bytes held by order, roughly."""
+        """Bytes held by order, roughly. The texts, 128 KiB at most, are not counted."""
         return {order: store.nbytes() for order, store in self.stores.items()}
 
     def shrink(self, limit: int) -> int:
@@ -208,20 +214,22 @@ class PersistentMemory:
         twin = PersistentMemory(self.vocabulary, self.tokenizer)
         twin.requests = self.requests
         twin.stores = {order: store.copy() for order, store in self.stores.items()}
+        twin.texts = self.texts.copy()
         twin.counts = self.counts.copy()
-        twin.carry_over(self._unsettled)
+        twin.carry_over(self._unsettled, self._unsettled_text)
         twin.settle()
         return twin
 
     def state_dict(self) -> dict[str, Any]:
         """The whole memory as plain CPU data (numbers, strings and NumPy arrays)."""
-        stores = self.copy().stores
+        settled = self.copy()
         return {
             "version": STATE_VERSION,
             "vocabulary": self.vocabulary,
             "tokenizer": self.tokenizer,
             "requests": self.requests,
-            "orders": {order: store.state() for order, store in stores.items()},
+            "orders": {order: store.state() for order, store in settled.stores.items()},
+            "texts": settled.texts.tokens,
             "counts": self.counts.state(),
         }
 
@@ -249,12 +257,24 @@ class PersistentMemory:
                 order: PredictionStore.from_state(state["orders"][order], order, self.vocabulary)
                 for order in self.stores
             }
-            # Memories that were saved before there were counts start with none.
+            # Memories that were saved before there were counts or texts start with none.
             counts = Counts.from_state(state["counts"]) if "counts" in state else Counts()
+            texts = EarlierTexts()
+            tokens = _checked_tokens(state.get("texts", ()), self.vocabulary)
+            texts.tokens = tokens[-texts.capacity :]
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise MemoryMismatchError(f"This saved memory is damaged ({error!r}).") from None
-        self._unsettled = {}
+        self.carry_over({}, ())
         self.requests, self.stores, self.counts = requests, stores, counts
+        self.texts = texts
+
+
+def _checked_tokens(tokens: Any, vocabulary: int) -> np.ndarray:
+    """(n,) int64 ids and gaps. Raises `ValueError`, or another error of malformed data."""
+    checked = ints(np.asarray(tokens))
+    if checked.ndim != 1 or (checked < GAP).any() or (checked >= vocabulary).any():
+        raise ValueError("a token is out of range")
+    return checked
 
 
 class RequestMemory:
@@ -265,14 +285,17 @@ class RequestMemory:
     own. Letting both take part cost a quarter more hits and was no better: on 24 requests to the
     bundled model, memory kept, 63 nodes, a pass emitted 3.25 tokens so, and 3.34 this way.
     Without `persist` the request neither reads nor writes what is kept. `counts` is what guesses
-    were worth: the session's, or without `persist` the request's own.
+    were worth: the session's, or without `persist` the request's own. `text` is the request's, as
+    far as it has come whenever somebody looks; with `carry` > 0 later requests find it in `texts`.
     """
 
-    def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
+    def __init__(
+        self, persistent: PersistentMemory, settings: Settings, text: Sequence[int] = ()
+    ) -> None:
         if not settings.persist:
             persistent = PersistentMemory(persistent.vocabulary, persistent.tokenizer)
         self.request = persistent.begin_request(settings)
-        self.counts = persistent.counts
+        self.counts, self.texts = persistent.counts, persistent.texts
         self.settings = settings
         self._vocabulary = persistent.vocabulary
         # Only what one token predicts is blended while decoding: it is met in many contexts. In one
@@ -296,7 +319,7 @@ class RequestMemory:
         self._orders = ints([order for order, _, _ in self._readers] + [0] * unused)
         self._carried = ints([carried for _, carried, _ in self._readers] + [0] * unused)
         if settings.carry:
-            persistent.carry_over(local)
+            persistent.carry_over(local, text)
 
     def readers(self) -> Readers:
         """What a search looks into. Valid until the next write."""

@@ -44,7 +44,7 @@ SCHEMA: dict[str, str] = {
     "carried, the number of the entry in step.entries, its specificity and its weight",
     "step.expanded": "rows that were looked up; an order without a hit there has missed",
     "step.suffix": "rows where the suffix match took part: row, token, match length, share of the "
-    "fused score",
+    "fused score, and whether carried: from the text of an earlier request",
     "step.runner_up": "the root's runners-up: ids, probs, share; null where there were none",
     "step.entries": "parallel arrays, the predictions that were hit, each once: ids, probs, "
     "concentration, confidence, and who wrote it: request, step (-1: the prompt)",
@@ -68,6 +68,7 @@ class AnyOf(tuple):
 
 
 _TOP2 = (float, float)
+_SUFFIX = {"row": int, "token": int, "match": int, "share": float}
 _PREDICTION = {"ids": [int], "probs": [float]}
 
 #: Of `dataclasses.asdict(step)`, or the same from JSON.
@@ -99,7 +100,7 @@ STEP: dict[str, Any] = {
         "weight": [float],
     },
     "expanded": [int],
-    "suffix": [{"row": int, "token": int, "match": int, "share": float}],
+    "suffix": [AnyOf(_SUFFIX, {**_SUFFIX, "carried": bool})],  # older traces lack it
     "runner_up": AnyOf(None, {**_PREDICTION, "share": float}),
     "entries": {
         "ids": [[int]],

@@ -123,15 +123,18 @@ class Found(NamedTuple):
     suffix: np.ndarray
     stopped: bool
 
-    def lookups(self, extras: Extras | None = None, match: int = 0) -> Lookups:
-        """What children's scores came from; the continuation followed `match` equal tokens."""
+    def lookups(
+        self, extras: Extras | None = None, match: int = 0, earlier: bool = False
+    ) -> Lookups:
+        """What children's scores came from; the continuation followed `match` equal tokens, in the
+        text of an earlier request if `earlier`."""
         row, order, carried, entry = self.hits.T
         made = Lookups(
             self.expanded, row, order, carried, entry, self.weights, Predictions(self.entries)
         )
         if extras is not None:
             made.suffix = [
-                Suffix(at, int(extras.continuation[n]), match + n, float(extras.shares[n]))
+                Suffix(at, int(extras.continuation[n]), match + n, float(extras.shares[n]), earlier)
                 for at, n in self.suffix.tolist()
             ]
             if len(extras.runner_up) and len(self.expanded):  # the root comes first

@@ -124,7 +124,12 @@ class Settings:
     blend: float = _ranged(
         0.0, 0.0, 0.95, "Share of the old kept when a one-token key repeats, or a longer one later."
     )
-    carry: float = _ranged(0.0, 0.0, 1.0, "Weight of 2- and 3-token entries of earlier requests.")
+    carry: float = _ranged(
+        0.0,
+        0.0,
+        1.0,
+        "Weight of earlier requests' 2- and 3-token entries. Above 0, suffixes match their texts.",
+    )
     runner_up: float = _ranged(
         0.0, 0.0, 0.5, "Weight of the root's own runners-up, one token later."
     )

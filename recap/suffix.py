@@ -7,12 +7,18 @@
 An index of hashed n-grams: for each n up to `max_match`, the position after the n-gram's most
 recent (or earliest) occurrence. A token costs `max_match` dictionary writes, a lookup at most
 `max_match` reads; neither grows with the text. N-grams never span a `GAP` (an image placeholder).
+
+What earlier requests said is kept by an `EarlierTexts` instead: one array, looked through by
+compiled code. A new request then costs one copy of it, and nothing is indexed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from recap.compiled import INT, INTS, ints, kernel
 from recap.prediction import GAP
 
 
@@ -60,3 +66,64 @@ class SuffixIndex:
                     continuation = continuation[: continuation.index(GAP)]
                 return n, continuation
         return 0, []
+
+
+@kernel(INTS(INTS, INTS, INT))
+def _longest_match(text, tail, least):
+    """[length, end] of the longest match of the end of `tail` in `text` before position `end`, the
+    latest of equals; [0, 0] where none has `least` tokens."""
+    found = np.zeros(2, np.int64)
+    most = 0  # what of the tail lies behind its last gap
+    while most < len(tail) and tail[len(tail) - 1 - most] != GAP:
+        most += 1
+    if most < least:
+        return found
+    last = tail[len(tail) - 1]
+    for end in range(len(text) - 1, 0, -1):
+        if text[end - 1] != last or text[end] == GAP:  # behind a gap nothing followed
+            continue
+        n, longest = 1, min(most, end)
+        while n < longest and text[end - 1 - n] == tail[len(tail) - 1 - n]:
+            n += 1
+        if n >= least and n > found[0]:
+            found[0], found[1] = n, end
+            if n == most:
+                break
+    return found
+
+
+class EarlierTexts:
+    """The texts of a session's earlier requests, the latest `capacity` tokens of them.
+
+    A lookup goes through all of them: 30 microseconds when it is full.
+    """
+
+    def __init__(self, capacity: int = 16_384) -> None:
+        self.capacity = capacity
+        self.tokens = np.empty(0, np.int64)  # a gap behind each text
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def append(self, text: Sequence[int]) -> None:
+        """Keep a text; what is beyond the capacity is forgotten, the oldest first."""
+        if len(text):
+            self.tokens = np.concatenate([self.tokens, ints(text), ints([GAP])])[-self.capacity :]
+
+    def propose(self, tail: Sequence[int], min_match: int, limit: int) -> tuple[int, list[int]]:
+        """As `SuffixIndex.propose`, for a text that ends in `tail`, the longest match wanted."""
+        match, start = _longest_match(self.tokens, ints(tail), min_match).tolist()
+        continuation = self.tokens[start : start + limit].tolist() if match else []
+        if GAP in continuation:
+            continuation = continuation[: continuation.index(GAP)]
+        return match, continuation
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.tokens = np.empty(0, np.int64)
+
+    def copy(self) -> EarlierTexts:
+        """An independent copy."""
+        twin = EarlierTexts(self.capacity)
+        twin.tokens = self.tokens.copy()
+        return twin

@@ -27,13 +27,15 @@ from recap.prediction import GAP, Hit, Predictions
 class Suffix(NamedTuple):
     """A token that an earlier occurrence of the text's end supplied.
 
-    The row that it was offered at, how many tokens matched, and its share of the fused scores.
+    The row that it was offered at, how many tokens matched, its share of the fused scores, and
+    whether it is from the text of an earlier request.
     """
 
     row: int
     token: int
     match: int
     share: float
+    carried: bool = False
 
 
 class RunnerUp(NamedTuple):

@@ -120,7 +120,7 @@
       if (lookup.hits.length && lookup.misses.length)
         parts.push(h("p", { class: "quiet" }, `Nothing under the ${lookup.misses.map((o) => `${o}-token`).join(" and ")} key.`));
       if (lookup.suffix)
-        parts.push(h("p", {}, chip("suffix"), " The text’s last ", R.count(lookup.suffix.match, "token"), " occurred before; then came ", word(run, lookup.suffix.token), `, share ${R.share(lookup.suffix.share)}.`));
+        parts.push(h("p", {}, chip("suffix"), " The text’s last ", R.count(lookup.suffix.match, "token"), ` occurred before${lookup.suffix.carried ? " in an earlier request" : ""}; then came `, word(run, lookup.suffix.token), `, share ${R.share(lookup.suffix.share)}.`));
       if (lookup.runner)
         parts.push(h("p", {}, chip("runner-up"), " The row that chose the root also considered ", words(run, lookup.runner.ids.slice(0, 4)), `, share ${R.share(lookup.runner.share)}.`));
       return parts;

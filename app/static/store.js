@@ -69,7 +69,7 @@
           })),
           misses: (this.about.settings?.orders || [1, 2, 3]).filter(
             (order) => !hits.some((hit) => hit[0] === order)),
-          suffix: suffix && { token: suffix[0], match: suffix[1], share: suffix[2] }, runner,
+          suffix: suffix && { token: suffix[0], match: suffix[1], share: suffix[2], carried: !!suffix[3] }, runner,
         });
       return { rows: raw.r.map((index) => this.predictions[index]), top2: raw.t, lookups };
     }

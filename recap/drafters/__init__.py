@@ -69,7 +69,14 @@ METHODS: dict[str, Method] = {
             "RECAP+",
             "RECAP whose entries blend, carry over between requests, and reuse runners-up.",
             "recap.RecapDrafter",
-            {"blend": 0.3, "carry": 0.5, "runner_up": 0.1, "depth_factor": 0.75, "max_depth": 16},
+            {
+                "blend": 0.3,
+                "carry": 0.5,
+                "runner_up": 0.1,
+                "depth_factor": 0.75,
+                "max_depth": 16,
+                "suffix_length": 8,
+            },
         ),
         Method(
             "token-recycling",

@@ -3,8 +3,9 @@
 The method of arXiv 2611.05894. RECAP+ is this same class with deeper trees, a larger depth factor
 and three settings on, each of which can be switched alone (`recap.settings`): *blend* keeps a share
 of the old prediction when a one-token key repeats, or a longer one in a later request; *carry* lets
-2- and 3-token entries of earlier requests stand in, at a discount, where this one has none;
-*runner-up* offers the root's runners-up once more, one token later.
+2- and 3-token entries of earlier requests stand in, at a discount, where this one has none, and
+their texts continue where the suffix matches better there; *runner-up* offers the root's runners-up
+once more, one token later.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class RecapDrafter:
     ) -> None:
         self.settings = settings
         self._ends = ints(sorted(ends))
-        self.memory = RequestMemory(persistent, settings)
+        self._index = SuffixIndex(settings.suffix_max_match, settings.suffix_occurrence)
+        self.memory = RequestMemory(persistent, settings, self._index.text)
         self.seed_rows = settings.seed_rows if settings.seed_prompt else 0
         self._weighting = Weighting.of(settings)
-        self._index = SuffixIndex(settings.suffix_max_match, settings.suffix_occurrence)
         # Evidence of a match of n tokens: the chance that at least one of them tells something.
         longest = settings.suffix_max_match + settings.suffix_length
         self._suffix_shares = [1 - (1 - settings.suffix_trust) ** n for n in range(longest + 1)]
@@ -61,13 +62,7 @@ class RecapDrafter:
         """See `Drafter.propose`."""
         settings = self.settings
         tree = CandidateTree.at(text)
-        match = 0
-        continuation: list[int] = []
-        if settings.suffix:
-            self._index.extend(text[len(self._index.text) :])
-            match, continuation = self._index.propose(
-                settings.suffix_min_match, settings.suffix_length
-            )
+        match, continuation, carried = self._suffix(text)
         shares = self._suffix_shares[match : match + len(continuation)]
         extras = Extras.of(self._runner_up, continuation, shares, self._ends)
         flat = self._flat
@@ -81,10 +76,29 @@ class RecapDrafter:
             Limits(min(settings.max_depth, limit), settings.width),
         )
         self._found = found
-        tree.fill(found.nodes, found.scores, lambda: found.lookups(extras, match))
+        tree.fill(found.nodes, found.scores, lambda: found.lookups(extras, match, carried))
         if found.stopped:
             tree.reason = "does-not-pay"
         return give_reason(tree, floors, self.memory_entries())
+
+    def _suffix(self, text: Sequence[int]) -> tuple[int, list[int], bool]:
+        """Match length, continuation, and whether it is from the text of an earlier request.
+
+        Such a one must match longer than this request's own.
+        """
+        settings = self.settings
+        if not settings.suffix:
+            return 0, [], False
+        self._index.extend(text[len(self._index.text) :])
+        match, continuation = self._index.propose(settings.suffix_min_match, settings.suffix_length)
+        if settings.carry:
+            longer = max(settings.suffix_min_match, match + 1)
+            found = self.memory.texts.propose(
+                text[-settings.suffix_max_match :], longer, settings.suffix_length
+            )
+            if found[0]:
+                return *found, True
+        return match, continuation, False
 
     def observe(self, outcome: Outcome) -> Learned:
         """Write every row under its keys, rejected ones first, so that the accepted win."""

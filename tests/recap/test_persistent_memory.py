@@ -176,6 +176,26 @@ def test_shrinking_drops_what_was_written_longest_ago():
     assert memory.shrink(0) == 0
 
 
+def test_texts_are_part_of_the_memory():
+    """A request's text is carried over when the next begins, then saved and forgotten like all."""
+    memory, text = PersistentMemory(VOCABULARY), [1]
+    RequestMemory(memory, Settings(carry=0.5), text)
+    text.append(2)
+    assert memory.copy().texts.tokens.tolist() == [1, 2, GAP]
+    RequestMemory(memory, Settings(), [3])  # of a method that carries nothing
+    state = memory.state_dict()
+    again = PersistentMemory(VOCABULARY)
+    again.load_state_dict(state)
+    assert again.texts.tokens.tolist() == memory.texts.tokens.tolist() == [1, 2, GAP]
+    for wrong in ([VOCABULARY], [-2], [[1]], "text"):
+        with pytest.raises(MemoryMismatchError, match="damaged"):
+            again.load_state_dict({**state, "texts": wrong})
+    again.load_state_dict({name: part for name, part in state.items() if name != "texts"})
+    assert not len(again.texts)
+    memory.clear()
+    assert not len(memory.texts)
+
+
 def test_what_guesses_were_worth_is_part_of_the_memory():
     """Saved, copied and cleared with it; what was saved without it loads, what is damaged not."""
     memory = PersistentMemory(VOCABULARY)

@@ -90,10 +90,11 @@ def test_unknown_settings_are_named():
 
 
 def test_methods_differ_in_defaults_and_can_be_changed():
-    """RECAP+ is RECAP with deeper trees and three settings on that can be switched off."""
+    """RECAP+ is RECAP with deeper trees, longer suffix paths and three settings on."""
     plus = METHODS["recap-plus"].settings()
     assert (plus.blend, plus.carry, plus.runner_up) == (0.3, 0.5, 0.1)
     plain = {"blend": 0.0, "carry": 0.0, "runner_up": 0.0, "depth_factor": 0.6, "max_depth": 10}
+    plain |= {"suffix_length": 4}
     assert METHODS["recap-plus"].settings(**plain) == Settings()
     assert METHODS["recap"].settings() == Settings()
     with pytest.raises(SettingsError, match="token-recycling"):

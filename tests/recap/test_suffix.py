@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recap.prediction import GAP
-from recap.suffix import SuffixIndex
+from recap.suffix import EarlierTexts, SuffixIndex
 
 
 def naive(text, max_match, min_match, limit, earliest):
@@ -45,6 +45,33 @@ def test_index_equals_naive_search(pieces, max_match, min_match, limit, occurren
         text += piece
         found = index.propose(min_match, limit)
         assert found == naive(text, max_match, min_match, limit, occurrence == "earliest")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(-1, 3), max_size=12), max_size=6),
+    st.lists(st.integers(-1, 3), min_size=1, max_size=6),
+    st.integers(1, 3),
+    st.integers(1, 5),
+    st.integers(1, 40),
+)
+def test_earlier_texts_equal_naive_search(texts, tail, min_match, limit, capacity):
+    """Whatever was kept and forgotten: matches and continuations never leave a text."""
+    kept = EarlierTexts(capacity)
+    everything: list[int] = []
+    for text in texts:
+        kept.append(text)
+        everything += [*text, GAP] if text else []
+    assert kept.tokens.tolist() == everything[-capacity:]
+    wanted = naive([*everything[-capacity:], GAP, *tail], len(tail), min_match, limit, False)
+    inside = naive([GAP, *tail], len(tail), min_match, limit, False)
+    found = kept.propose(tail, min_match, limit)
+    if inside[0] < wanted[0]:  # else the tail may have matched itself
+        assert found == wanted
+    assert kept.copy().propose(tail, min_match, limit) == found
+    assert found[0] == 0 or found[0] >= min_match
+    kept.clear()
+    assert kept.propose(tail, min_match, limit) == (0, [])
 
 
 @pytest.mark.parametrize("occurrence", ["recent", "earliest"])

@@ -94,6 +94,22 @@ def test_suffix_shares_the_queue_and_the_budget():
     assert sum(tree.fused[r] for r in range(1, len(tree)) if tree.parent[r] == 0) <= 1.0
 
 
+def test_texts_of_earlier_requests_continue_a_longer_match():
+    """RECAP+ finds there what this request's own text does not say, and says where it is from."""
+    memory = PersistentMemory(VOCABULARY)
+    propose(start("recap-plus", memory), [1, 2, 3, 4, 5], 10)
+    for name, wanted in (("recap", []), ("recap-plus", [4, 5])):
+        drafter = start(name, memory.copy())
+        tree = propose(drafter, [9, 2, 3], 10)
+        assert tree.token[1:] == wanted
+        assert [found.carried for found in tree.lookups.suffix] == [True for _ in wanted]
+    plus = start("recap-plus", memory)
+    tree = propose(plus, [2, 3, 6, 2, 3], 10)  # as long a match of its own
+    assert tree.token[1] == 6
+    assert not tree.lookups.suffix[0].carried
+    assert start("recap-plus", memory, persist=False).memory.texts.tokens.tolist() == []
+
+
 def test_seeds_fill_the_memory_but_not_over_decoding():
     """The prompt's rows are keys too, weaker than what decoding wrote."""
     memory = PersistentMemory(VOCABULARY)
