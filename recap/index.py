@@ -119,6 +119,14 @@ def _drop_oldest(places, links, state):
 
 
 @inline
+def check_room(links, state):
+    """Nobody else looks whether an index is within bounds: a second thread may have grown the
+    memory since these arrays were read."""
+    if state[USED] > len(links):
+        raise IndexError("two threads use one memory")
+
+
+@inline
 def add(places, links, state, key, capacity):
     """A slot for a new key; at capacity that of the entry that was written longest ago."""
     if state[COUNT] >= capacity:
@@ -129,7 +137,7 @@ def add(places, links, state, key, capacity):
     else:
         slot = state[USED]
         if slot >= len(links):
-            raise IndexError("no room: two threads write to one memory")
+            raise IndexError("two threads use one memory")
         state[USED] += 1
     links[slot, KEY] = key
     put(places, key, slot)
@@ -147,6 +155,7 @@ def slot_of(places, key):
 @kernel(INTS(INT_TABLE, INTS))
 def slots_by_age(links, state):
     """(count,) all slots that hold an entry, the one written longest ago first."""
+    check_room(links, state)
     slots = np.empty(state[COUNT], np.int64)
     slot = state[OLDEST]
     for n in range(len(slots)):
@@ -158,6 +167,7 @@ def slots_by_age(links, state):
 @kernel(VOID(INT_TABLE, INT_TABLE, INTS, INT))
 def drop_beyond(places, links, state, capacity):
     """Give back the slots of what was written longest ago, down to `capacity` entries."""
+    check_room(links, state)
     while state[COUNT] > capacity:
         slot = _drop_oldest(places, links, state)
         links[slot, NEWER] = state[FREE]

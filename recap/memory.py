@@ -131,9 +131,17 @@ class PersistentMemory:
         self.requests += 1
         return self.requests
 
-    def carry_over(self, local: dict[int, PredictionStore], text: Sequence[int]) -> None:
+    def carry_over(self, local: dict[int, PredictionStore], text: Sequence[int] = ()) -> None:
         """Let a request's own stores and text join the persistent ones at the next `settle`."""
         self._unsettled, self._unsettled_text = local, text
+
+    def carry_text(self, request: int, text: Sequence[int]) -> None:
+        """Let the text of this request join the others at the next `settle`, as it then is.
+
+        Nothing happens if a newer request has begun.
+        """
+        if request == self.requests:
+            self._unsettled_text = text
 
     def settle(self) -> None:
         """Keep what the last request left under orders 2 and 3, and its text.
@@ -141,14 +149,14 @@ class PersistentMemory:
         It must have ended: what it writes from now on is not carried over.
         """
         local, text = self._unsettled, self._unsettled_text
-        self.carry_over({}, ())
+        self.carry_over({})
         for order, store in local.items():
             self.stores[order].absorb(store)
         self.texts.append(text)
 
     def clear(self) -> None:
         """Forget everything."""
-        self.carry_over({}, ())
+        self.carry_over({})
         for store in self.stores.values():
             store.clear()
         self.texts.clear()
@@ -264,7 +272,7 @@ class PersistentMemory:
             texts.tokens = tokens[-texts.capacity :]
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise MemoryMismatchError(f"This saved memory is damaged ({error!r}).") from None
-        self.carry_over({}, ())
+        self.carry_over({})
         self.requests, self.stores, self.counts = requests, stores, counts
         self.texts = texts
 
@@ -285,18 +293,17 @@ class RequestMemory:
     own. Letting both take part cost a quarter more hits and was no better: on 24 requests to the
     bundled model, memory kept, 63 nodes, a pass emitted 3.25 tokens so, and 3.34 this way.
     Without `persist` the request neither reads nor writes what is kept. `counts` is what guesses
-    were worth: the session's, or without `persist` the request's own. `text` is the request's, as
-    far as it has come whenever somebody looks; with `carry` > 0 later requests find it in `texts`.
+    were worth: the session's, or without `persist` the request's own; so are `texts`, what earlier
+    requests said.
     """
 
-    def __init__(
-        self, persistent: PersistentMemory, settings: Settings, text: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, persistent: PersistentMemory, settings: Settings) -> None:
         if not settings.persist:
             persistent = PersistentMemory(persistent.vocabulary, persistent.tokenizer)
         self.request = persistent.begin_request(settings)
         self.counts, self.texts = persistent.counts, persistent.texts
         self.settings = settings
+        self._persistent = persistent
         self._vocabulary = persistent.vocabulary
         # Only what one token predicts is blended while decoding: it is met in many contexts. In one
         # request a longer key is nearly its own context, and the target's latest word on it counts.
@@ -319,7 +326,12 @@ class RequestMemory:
         self._orders = ints([order for order, _, _ in self._readers] + [0] * unused)
         self._carried = ints([carried for _, carried, _ in self._readers] + [0] * unused)
         if settings.carry:
-            persistent.carry_over(local, text)
+            persistent.carry_over(local)
+
+    def carry_text(self, text: Sequence[int]) -> None:
+        """With `carry` > 0, let later requests find this text, which may still grow, in `texts`."""
+        if self.settings.carry:
+            self._persistent.carry_text(self.request, text)
 
     def readers(self) -> Readers:
         """What a search looks into. Valid until the next write."""

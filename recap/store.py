@@ -162,10 +162,12 @@ class PredictionStore:
         store = cls()
         if not count:
             return store
-        padding = ids < 0
+        padding = ids == -1
         if (
             min(keys) < 0
             or max(keys) >= vocabulary**order
+            or ids.dtype.kind not in "iu"
+            or ids.min() < -1
             or ids.max() >= vocabulary
             or padding[:, 0].any()
             or (padding[:, :-1] & ~padding[:, 1:]).any()
@@ -209,6 +211,9 @@ class PredictionStore:
 @kernel(INTS(INT_TABLE, INT_TABLE, INTS, INT_TABLE, INTS, INTS, INT_TABLE, INT, FLOAT))
 def _write(places, links, state, table, keys, rows, source, capacity, keep):
     """`PredictionStore.write` where there is room for every key."""
+    index.check_room(links, state)
+    if len(table) < len(links):
+        raise IndexError("two threads use one memory")
     writer = columns_of(table) + 1
     known = np.empty(len(keys), np.int64)
     count = 0

@@ -106,9 +106,14 @@ class EarlierTexts:
         return len(self.tokens)
 
     def append(self, text: Sequence[int]) -> None:
-        """Keep a text; what is beyond the capacity is forgotten, the oldest first."""
+        """Keep a text; what is beyond the capacity is forgotten, the oldest first.
+
+        Of gaps in a row one is kept: an image would take the place of a hundred answers.
+        """
         if len(text):
-            self.tokens = np.concatenate([self.tokens, ints(text), ints([GAP])])[-self.capacity :]
+            tokens = np.append(ints(text), GAP)
+            tokens = tokens[np.append(True, (tokens[1:] != GAP) | (tokens[:-1] != GAP))]
+            self.tokens = np.concatenate([self.tokens, tokens])[-self.capacity :].copy()
 
     def propose(self, tail: Sequence[int], min_match: int, limit: int) -> tuple[int, list[int]]:
         """As `SuffixIndex.propose`, for a text that ends in `tail`, the longest match wanted."""

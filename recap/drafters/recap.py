@@ -45,7 +45,7 @@ class RecapDrafter:
         self.settings = settings
         self._ends = ints(sorted(ends))
         self._index = SuffixIndex(settings.suffix_max_match, settings.suffix_occurrence)
-        self.memory = RequestMemory(persistent, settings, self._index.text)
+        self.memory = RequestMemory(persistent, settings)
         self.seed_rows = settings.seed_rows if settings.seed_prompt else 0
         self._weighting = Weighting.of(settings)
         # Evidence of a match of n tokens: the chance that at least one of them tells something.
@@ -62,6 +62,7 @@ class RecapDrafter:
         """See `Drafter.propose`."""
         settings = self.settings
         tree = CandidateTree.at(text)
+        self.memory.carry_text(text)
         match, continuation, carried = self._suffix(text)
         shares = self._suffix_shares[match : match + len(continuation)]
         extras = Extras.of(self._runner_up, continuation, shares, self._ends)

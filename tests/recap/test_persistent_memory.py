@@ -179,10 +179,12 @@ def test_shrinking_drops_what_was_written_longest_ago():
 def test_texts_are_part_of_the_memory():
     """A request's text is carried over when the next begins, then saved and forgotten like all."""
     memory, text = PersistentMemory(VOCABULARY), [1]
-    RequestMemory(memory, Settings(carry=0.5), text)
+    first = RequestMemory(memory, Settings(carry=0.5))
+    first.carry_text(text)
     text.append(2)
     assert memory.copy().texts.tokens.tolist() == [1, 2, GAP]
-    RequestMemory(memory, Settings(), [3])  # of a method that carries nothing
+    RequestMemory(memory, Settings()).carry_text([3])  # of a method that carries nothing
+    first.carry_text([4])  # too late
     state = memory.state_dict()
     again = PersistentMemory(VOCABULARY)
     again.load_state_dict(state)

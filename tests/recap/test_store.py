@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recap import index
 from recap.prediction import Prediction, predictions_from_rows
 from recap.store import PredictionStore
 from tests.recap.predictions import K, concentration_of, predictions, slow_blend, table
@@ -158,3 +159,17 @@ def test_bytes_are_about_what_python_uses():
     used = tracemalloc.get_traced_memory()[0] - start
     tracemalloc.stop()
     assert 0.5 < store.nbytes() / used < 2.0
+
+
+def test_arrays_of_before_a_growth_are_refused():
+    """What a second thread would hold: compiled code would write beyond them."""
+    store, entry = PredictionStore(), table([Prediction((1,), (0.5,), 1.0, 0.5, 1, 0)])
+    store.write([1], [0], entry)
+    old = store._links
+    for key in range(2, 100):
+        store.write([key], [0], entry)
+    assert len(old) < len(store._links)
+    with pytest.raises(IndexError, match="two threads"):
+        index.slots_by_age(old, store._state)
+    with pytest.raises(IndexError, match="two threads"):
+        index.drop_beyond(store.places, old, store._state, 1)
