@@ -3,7 +3,8 @@
 After K. Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024), and the
 same updates as `torch.optim.Muon` up to rounding. That one iterates in bfloat16 and matrix by
 matrix: on a CPU without bfloat16 products a step of stage 1 took six times as long with it. Here
-the iteration runs in float32 there, and on all matrices of one shape at once.
+the iteration runs in float32 there, and on all matrices of one shape at once. It is still a
+quarter of a step over small batches, so matrices can take turns: see `Muon`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ _ADAMW_SIZE = 0.2
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum, orthogonalised, with decoupled weight decay. Takes matrices only."""
+    """Nesterov momentum, orthogonalised, with decoupled weight decay. Takes matrices only.
+
+    With `turns` above one a matrix moves only every so many steps, by as many times the step: its
+    momentum, which takes in every gradient, hardly turns meanwhile, and the iteration is run that
+    much less often.
+    """
 
     def __init__(
         self,
@@ -35,29 +41,41 @@ class Muon(torch.optim.Optimizer):
         lr: float = 1e-3,
         weight_decay: float = 0.01,
         momentum: float = 0.95,
+        turns: int = 1,
     ) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
+        super().__init__(params, defaults | {"turns": turns, "steps": 0})
         if any(p.ndim != 2 for group in self.param_groups for p in group["params"]):
             raise ValueError("Muon trains matrices only")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # of a checkpoint from before there were turns
+            group.setdefault("turns", 1)
+            group.setdefault("steps", 0)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of every matrix that has a gradient."""
+        """One update of the matrices whose turn it is, of those that have a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            alike: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
-            for matrix in group["params"]:
+            alike: dict[tuple[int, ...], list[tuple[Tensor, Tensor]]] = defaultdict(list)
+            for index, matrix in enumerate(group["params"]):
                 if matrix.grad is not None:
-                    alike[tuple(matrix.shape)].append(matrix)
+                    moved = self._moved(matrix, group)
+                    if (index + group["steps"]) % group["turns"] == 0:
+                        alike[tuple(matrix.shape)].append((matrix, moved))
+            lr = group["lr"] * group["turns"]
             for shape, matrices in alike.items():
-                updates = orthogonal(torch.stack([self._moved(m, group) for m in matrices]))
-                size = group["lr"] * _ADAMW_SIZE * math.sqrt(max(shape))
-                for matrix, update in zip(matrices, updates, strict=True):
-                    matrix.mul_(1.0 - group["lr"] * group["weight_decay"])
+                updates = orthogonal(torch.stack([moved for _, moved in matrices]))
+                size = lr * _ADAMW_SIZE * math.sqrt(max(shape))
+                for (matrix, _), update in zip(matrices, updates, strict=True):
+                    matrix.mul_(1.0 - lr * group["weight_decay"])
                     matrix.add_(update, alpha=-size)
+            group["steps"] += 1
         return loss
 
     def _moved(self, matrix: Tensor, group: dict[str, Any]) -> Tensor:

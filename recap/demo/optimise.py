@@ -23,7 +23,7 @@ class Optimiser:
 
     groups: (named parameters, factor on both learning rates) pairs.
     `lr` is AdamW's learning rate, `muon_lr` that of Muon (whose updates are scaled to the root mean
-    square that AdamW's have, but stand a higher rate).
+    square that AdamW's have, but stand a higher rate), which moves a matrix every `turns` steps.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class Optimiser:
         groups: list[tuple[list[tuple[str, nn.Parameter]], float]],
         lr: float,
         muon_lr: float,
+        turns: int = 1,
     ) -> None:
         self.parameters = [p for named, _ in groups for _, p in named]
         matrices, rest = [], []
@@ -41,7 +42,7 @@ class Optimiser:
             rest.append({"params": outer, "lr": lr * scale})
         self.parts: list[torch.optim.Optimizer] = [
             torch.optim.AdamW(rest, betas=(0.9, 0.98), weight_decay=0.01),
-            Muon(matrices, weight_decay=0.01, momentum=0.95),
+            Muon(matrices, weight_decay=0.01, momentum=0.95, turns=turns),
         ]
         for part in self.parts:
             for group in part.param_groups:

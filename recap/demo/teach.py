@@ -63,7 +63,8 @@ def _pictures(seed: int, step: int) -> list[Picture]:
     chosen = []
     for i in range(BATCH):
         name = f"train/{seed}/vision/{step * BATCH + i}"
-        kind = _CYCLE[i % 4]
+        # Turned by one every step, or the smooth pictures would always be of the same kind.
+        kind = _CYCLE[(i + step) % len(_CYCLE)]
         chosen.append(crowded_scene(name) if kind == "scene" else sample(kind, name))
     return chosen
 

@@ -38,6 +38,28 @@ def test_updates_are_those_of_torch(monkeypatch, fast):
             assert (mine - other).norm() < 0.1 * moved
 
 
+def test_matrices_take_turns(monkeypatch):
+    """Every second step, by twice the step, with a momentum that has taken in every gradient."""
+    monkeypatch.setattr(muon, "bfloat16_is_fast", lambda: False)
+    every, by_turns = _matrices(), _matrices()
+    first, second = Muon(every, lr=0.02, weight_decay=0), Muon(by_turns, 0.02, 0, turns=2)
+    generator = torch.Generator().manual_seed(6)
+    for step in range(6):
+        for one, other in zip(every, by_turns, strict=True):
+            one.grad = torch.randn(one.shape, generator=generator)
+            other.grad = one.grad.clone()
+        before = [[m.detach().clone() for m in matrices] for matrices in (every, by_turns)]
+        first.step()
+        second.step()
+        for index in range(len(SHAPES)):
+            moved, turned = every[index] - before[0][index], by_turns[index] - before[1][index]
+            wanted = 2 * moved if (index + step) % 2 == 0 else torch.zeros_like(moved)
+            torch.testing.assert_close(turned, wanted, atol=1e-5, rtol=1e-3)
+    again = Muon(_matrices(), turns=2)
+    again.load_state_dict(second.state_dict())
+    assert again.param_groups[0]["steps"] == 6  # whose turn it is survives a checkpoint
+
+
 def test_singular_values_are_near_one(monkeypatch):
     """Wide, tall and square matrices, several at once; none leaks into another."""
     monkeypatch.setattr(muon, "bfloat16_is_fast", lambda: False)
