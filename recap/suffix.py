@@ -61,11 +61,12 @@ class SuffixIndex:
         for n in range(min(self._run, self._max_match), min_match - 1, -1):
             start = self._follows[n].get(tuple(text[end - n :]))
             if start is not None:
-                continuation = text[start : start + limit]
-                if GAP in continuation:
-                    continuation = continuation[: continuation.index(GAP)]
-                return n, continuation
+                return n, _until_gap(text[start : start + limit])
         return 0, []
+
+
+def _until_gap(tokens: list[int]) -> list[int]:
+    return tokens[: tokens.index(GAP)] if GAP in tokens else tokens
 
 
 @kernel(INTS(INTS, INTS, INT))
@@ -95,7 +96,7 @@ def _longest_match(text, tail, least):
 class EarlierTexts:
     """The texts of a session's earlier requests, the latest `capacity` tokens of them.
 
-    A lookup goes through all of them: 30 microseconds when it is full.
+    A lookup goes through all of them: some 35 microseconds when it is full.
     """
 
     def __init__(self, capacity: int = 16_384) -> None:
@@ -118,10 +119,7 @@ class EarlierTexts:
     def propose(self, tail: Sequence[int], min_match: int, limit: int) -> tuple[int, list[int]]:
         """As `SuffixIndex.propose`, for a text that ends in `tail`, the longest match wanted."""
         match, start = _longest_match(self.tokens, ints(tail), min_match).tolist()
-        continuation = self.tokens[start : start + limit].tolist() if match else []
-        if GAP in continuation:
-            continuation = continuation[: continuation.index(GAP)]
-        return match, continuation
+        return match, _until_gap(self.tokens[start : start + limit].tolist()) if match else []
 
     def clear(self) -> None:
         """Forget everything."""

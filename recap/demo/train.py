@@ -41,7 +41,7 @@ TOWER_SCALE = 0.3
 # does not look, its gradient is noise, and it washes out what the tower has learnt.
 DETACHED_SHARE = 0.3
 # A scene has the most to say: place, size, colour and shape of up to six things. With 15,000 of
-# them instead of 22,000, two attributes in a hundred more are wrong; charts are learnt first.
+# them instead of 22,000, two attributes in a hundred more are wrong; charts need the fewest.
 _CYCLE = (
     "scene", "card", "scene", "chart", "scene", "card", "scene", "card",
     "scene", "chart", "scene", "card", "scene", "card", "scene", "chart",
