@@ -161,13 +161,16 @@ def test_checkpoint_is_written_whole(tmp_path):
 
 
 def test_make_learns_resumes_and_exports(tmp_path, tokenizer, capsys):
-    """Two steps a stage: the loss is finite, a second call goes on, the export loads."""
+    """Few steps: the tower stands still first, a second call goes on, the export loads."""
     teach_tower(tmp_path, seed=0, pictures=32)
-    assert load_checkpoint(tmp_path / "vision.pt")["step"] == 1
-    train_model(tmp_path, tokenizer, seed=0, pictures=BATCH)
-    path = train_model(tmp_path, tokenizer, seed=0, pictures=2 * BATCH)
-    state = load_checkpoint(path)
+    taught = load_checkpoint(tmp_path / "vision.pt")
+    assert taught["step"] == 1
+    state = load_checkpoint(train_model(tmp_path, tokenizer, seed=0, pictures=BATCH))
+    name = "visual.patch_embed.proj.weight"
+    assert torch.equal(state["model"][f"model.{name}"], taught["tower"][name])
+    state = load_checkpoint(train_model(tmp_path, tokenizer, seed=0, pictures=2 * BATCH))
     assert state["step"] == 2
+    assert not torch.equal(state["model"][f"model.{name}"], taught["tower"][name])
     assert "left" in capsys.readouterr().out
     output = tmp_path / "out"
     export_model(averaged_model(state, tokenizer), tokenizer, output)
