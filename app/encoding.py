@@ -114,7 +114,10 @@ class DetailEncoder:
             [row, of_row, suffix.get(row), runner if runner and not row else None]
             for row, of_row in hits.items()
         ]
-        fresh = {token for ids, _ in predictions for token in ids} - self._known
+        shown = {token for ids, _ in predictions for token in ids}
+        shown.update(found["token"] for found in step.suffix)
+        shown.update(runner["ids"] if runner else ())
+        fresh = shown - self._known
         self._known |= fresh
         words = [spelling(trace, t) for t in sorted(fresh) if str(t) in trace.vocabulary]
         return {

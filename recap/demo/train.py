@@ -40,8 +40,8 @@ MUON_TURNS = 4
 TOWER_SCALE = 0.3
 # For this share of the steps the tower stands still. As long as the decoder does not look, its
 # gradient is noise and would wash out what the tower has learnt; and for the time that the heads
-# alone would take here, stage 1 shows the tower many more pictures. Behind it the tower must take
-# every step: in a run in which it took every other one the words of cards came out at 85 %.
+# alone would take here, stage 1 shows the tower many more pictures. Behind it the tower takes every
+# step: a run in which it took every other one read only 85 % of the words of cards.
 STILL_SHARE = 0.3
 # A scene has the most to say: place, size, colour and shape of up to six things. With 15,000 of
 # them instead of 22,000, two attributes in a hundred more are wrong; charts need the fewest.

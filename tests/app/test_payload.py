@@ -1,5 +1,6 @@
 """What goes to the browser: small, append-only, complete."""
 
+import dataclasses
 import json
 
 import pytest
@@ -75,6 +76,19 @@ def test_details_say_everything_once(trace):
             assert entries[entry][3:] == [step.entries.request[found], step.entries.step[found]]
     keys = [json.dumps(prediction) for prediction in predictions]
     assert len(keys) == len(set(keys))
+
+
+def test_what_is_offered_is_spelled_though_no_prediction_holds_it(traces):
+    """Runners-up may come from the prefill, and a suffix's token from the prompt."""
+    trace = traces["recap-plus"]
+    *runners, followed = map(int, trace.vocabulary)
+    step = dataclasses.replace(
+        trace.steps[0],
+        runner_up={"ids": runners, "probs": [0.1] * len(runners), "share": 0.1},
+        suffix=[{"row": 0, "token": followed, "match": 2, "share": 0.5}],
+    )
+    words = DetailEncoder().encode(step, trace)["v"]
+    assert {str(word[0]) for word in words} == set(trace.vocabulary)
 
 
 def test_a_run_that_never_began_still_has_an_end():
