@@ -178,9 +178,9 @@ def sample_scene(rng: random.Random, crowded: bool = False) -> Scene:
     return Scene(background, _noise(rng, BACKGROUNDS[background], 5), tuple(things))
 
 
-def sample_chart(rng: random.Random) -> Chart:
-    """A chart of 2 to 5 bars with differing labels and colours."""
-    count = rng.randint(2, 5)
+def sample_chart(rng: random.Random, crowded: bool = False) -> Chart:
+    """A chart of 2 to 5 bars (5 when `crowded`) with differing labels and colours."""
+    count = 5 if crowded else rng.randint(2, 5)
     theme = rng.choice(list(CHARTS))
     titles, labels = CHARTS[theme]
     chosen = rng.sample(labels, count)
@@ -237,10 +237,25 @@ def _label_lines(rng: random.Random) -> list[Line]:
     return lines
 
 
-def sample_card(rng: random.Random) -> Card:
-    """A receipt or a label."""
+def _crowded_lines(rng: random.Random) -> list[Line]:
+    """Five lines of any printed words, perhaps a heading, the rest nearly all with a number."""
+    lines = [Line((rng.choice(HEADERS),))] if rng.random() < 0.3 else []
+    for name in rng.sample((*ITEMS, *QUALITIES, *COUNTERS, *HEADERS, TOTAL), 5 - len(lines)):
+        kind = rng.random()
+        cents = f"{rng.randrange(0, 100, 5):02d}"
+        price = f"{rng.randint(10, 39) if kind > 0.7 else rng.randint(1, 9)}.{cents}"
+        count = str(rng.randint(1, 99))
+        lines.append(Line((name,), "" if kind < 0.1 else count if kind < 0.3 else price))
+    return lines
+
+
+def sample_card(rng: random.Random, crowded: bool = False) -> Card:
+    """A receipt or a label; when `crowded`, five lines that make no sense but are full."""
     form = rng.choice(("receipt", "label"))
-    lines = _receipt_lines(rng) if form == "receipt" else _label_lines(rng)
+    if crowded:
+        lines = _crowded_lines(rng)
+    else:
+        lines = _receipt_lines(rng) if form == "receipt" else _label_lines(rng)
     return Card(
         form,
         tuple(lines),
@@ -253,18 +268,15 @@ def sample_card(rng: random.Random) -> Card:
     )
 
 
-def sample(kind: str, seed: str) -> Picture:
-    """The picture of `kind` ("scene", "chart", "card") that belongs to `seed`."""
-    rng = random.Random(seed)
-    if kind == "scene":
-        return sample_scene(rng)
-    if kind == "chart":
-        return sample_chart(rng)
-    if kind == "card":
-        return sample_card(rng)
-    raise ValueError(f"unknown picture kind {kind!r}; known: {', '.join(KINDS)}")
+_SAMPLERS = {"scene": sample_scene, "chart": sample_chart, "card": sample_card}
 
 
-def crowded_scene(seed: str) -> Scene:
-    """A scene of 3 to 9 shapes, which teaches the vision tower faster than a sparse one."""
-    return sample_scene(random.Random(seed), crowded=True)
+def sample(kind: str, seed: str, crowded: bool = False) -> Picture:
+    """The picture of `kind` ("scene", "chart", "card") that belongs to `seed`.
+
+    A `crowded` one holds more shapes, bars or numbers than any that is asked about: the vision
+    tower learns more from each.
+    """
+    if kind not in _SAMPLERS:
+        raise ValueError(f"unknown picture kind {kind!r}; known: {', '.join(KINDS)}")
+    return _SAMPLERS[kind](random.Random(seed), crowded)

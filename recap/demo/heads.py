@@ -10,8 +10,11 @@ training.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
+from PIL import ImageFont
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -60,6 +63,12 @@ def digits_of(number: str) -> tuple[int, int, int, int]:
     return (tens, ones, int(cents[0]), int(cents[1])) if cents else (tens, ones, 10, 10)
 
 
+@functools.lru_cache(maxsize=8192)
+def _widths(font: ImageFont.FreeTypeFont, word: str) -> tuple[float, ...]:
+    """Pixels from the left edge of `word` to the left edge of every character, and to its end."""
+    return tuple(font.getlength(word[:i]) for i in range(len(word) + 1))
+
+
 class TargetBoard:
     """The targets of one picture: head -> (36, slots) int16, IGNORE where nothing is asked."""
 
@@ -85,7 +94,7 @@ class TargetBoard:
                 if word in WORD_INDEX and overlap > best[column]:
                     best[column] = overlap
                     word_row[column] = WORD_INDEX[word] + 1
-            edges = [left + font.getlength(word[:i]) / scale for i in range(len(word) + 1)]
+            edges = [left + width / scale for width in _widths(font, word)]
             for i, character in enumerate(word):
                 column = int((edges[i] + edges[i + 1]) / 2 // ROW)
                 if 0 <= column < GRID and filled[column] < CHAR_SLOTS:

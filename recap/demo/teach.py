@@ -17,7 +17,7 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import (
 )
 
 from recap.demo.draw import draw, draw_smooth, to_pixels
-from recap.demo.facts import Picture, crowded_scene, sample
+from recap.demo.facts import Picture, sample
 from recap.demo.forward import encode_pictures
 from recap.demo.heads import HEADS, VisionHeads, targets_of
 from recap.demo.model import build_config
@@ -65,7 +65,7 @@ def _pictures(seed: int, step: int) -> list[Picture]:
         name = f"train/{seed}/vision/{step * BATCH + i}"
         # Turned by one every step, or the smooth pictures would always be of the same kind.
         kind = _CYCLE[(i + step) % len(_CYCLE)]
-        chosen.append(crowded_scene(name) if kind == "scene" else sample(kind, name))
+        chosen.append(sample(kind, name, crowded=True))
     return chosen
 
 

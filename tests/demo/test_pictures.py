@@ -8,7 +8,7 @@ import torch
 
 from recap.demo.draw import SIDE, draw, draw_smooth, to_pixels
 from recap.demo.export import image_processor
-from recap.demo.facts import KINDS, crowded_scene, sample
+from recap.demo.facts import KINDS, sample
 from recap.demo.forward import patchify
 from recap.demo.heads import HEADS, IGNORE, digits_of, targets_of
 from recap.demo.words import COLOURS, LEXICON, SHAPES, SIZES
@@ -86,7 +86,7 @@ def test_smooth_and_plain_drawings_agree(kind):
 
 def test_vision_targets_say_what_is_there():
     """The tokens of a cell name its shape; empty cells are unoccupied and unnamed."""
-    scene = crowded_scene("x/heads")
+    scene = sample("scene", "x/heads", crowded=True)
     targets = targets_of(scene)
     assert {name: board.shape for name, board in targets.items()} == {
         name: (36, slots) for name, (slots, _) in HEADS.items()
