@@ -143,7 +143,8 @@ def _trace(
                 part = rest * hit_weights[n] * numbers[hits[3, n], columns + 2 + rank]
                 weights[node, order - 1] += part
                 orders |= 1 << (order - 1)
-                kinds |= _CARRIED if carried else _MEMORY
+                if n == first[parent] or hit_weights[n] > 0.0:  # who has no say is no source
+                    kinds |= _CARRIED if carried else _MEMORY
                 if part > best:
                     best, supplier = part, order + 3 * carried
         if token == suffix_tokens[parent]:

@@ -69,6 +69,19 @@ def test_recap_plus_carries_contextual_entries_at_a_discount():
     assert provenance(tree, 2).source == "mixed"
 
 
+def test_what_has_no_weight_is_no_source():
+    """With back-off the longest hit decides alone; a carried entry behind it mixes nothing in."""
+    memory = PersistentMemory(VOCABULARY)
+    seen(start("recap-plus", memory), [1, 2, 3], {4: 0.9, 5: 0.1})
+    drafter = start("recap-plus", memory, suffix=False, fusion="back-off")
+    seen(drafter, [7, 8, 3], {6: 0.9, 4: 0.1})  # now order 1 is this request's
+    tree = propose(drafter, [1, 2, 3], 10)
+    assert [(hit.order, hit.carried) for hit in tree.lookups.hits(0)][0] == (3, True)
+    assert children(tree)[0] == 4
+    assert provenance(tree, 1).orders == 0b111
+    assert provenance(tree, 1).source == "carried"
+
+
 def test_runner_up_is_offered_one_token_later():
     """The row that chose the root had a second choice."""
     plain, plus = start("recap", suffix=False), start("recap-plus", suffix=False, carry=0.0)
