@@ -21,7 +21,7 @@ from tests.recap.reference import (
 
 FAMILIES = ("qwen2_5_vl", "qwen2_5_vl-text", "llama", "qwen2")
 SEEDS = range(25)
-LENGTH = 32
+LENGTH = 24
 FREE_ROWS = CostCurve(((1, 1e-3), (129, 1e-3)))
 
 
