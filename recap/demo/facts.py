@@ -239,8 +239,13 @@ def _label_lines(rng: random.Random) -> list[Line]:
 
 def _crowded_lines(rng: random.Random) -> list[Line]:
     """Five lines of any printed words, perhaps a heading, the rest nearly all with a number."""
-    lines = [Line((rng.choice(HEADERS),))] if rng.random() < 0.3 else []
-    for name in rng.sample((*ITEMS, *QUALITIES, *COUNTERS, *HEADERS, TOTAL), 5 - len(lines)):
+    words = [*ITEMS, *QUALITIES, *COUNTERS, *HEADERS, TOTAL]
+    lines = []
+    if rng.random() < 0.3:
+        heading = rng.choice(HEADERS)
+        words.remove(heading)  # a line of this name would be drawn as one
+        lines.append(Line((heading,)))
+    for name in rng.sample(words, 5 - len(lines)):
         kind = rng.random()
         cents = f"{rng.randrange(0, 100, 5):02d}"
         price = f"{rng.randint(10, 39) if kind > 0.7 else rng.randint(1, 9)}.{cents}"
@@ -274,8 +279,8 @@ _SAMPLERS = {"scene": sample_scene, "chart": sample_chart, "card": sample_card}
 def sample(kind: str, seed: str, crowded: bool = False) -> Picture:
     """The picture of `kind` ("scene", "chart", "card") that belongs to `seed`.
 
-    A `crowded` one holds more shapes, bars or numbers than any that is asked about: the vision
-    tower learns more from each.
+    A `crowded` one holds as many bars or lines as there can be, and more shapes and numbers on
+    average: the vision tower learns more from each.
     """
     if kind not in _SAMPLERS:
         raise ValueError(f"unknown picture kind {kind!r}; known: {', '.join(KINDS)}")
