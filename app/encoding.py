@@ -33,7 +33,8 @@ def encode_step(step: Step) -> dict[str, Any]:
     matched key, `f` fused score in thousandths, `a` path score in ten-thousandths, `w` the parts of
     orders 1, 2, 3 in thousandths, `y` the target's choice a row), `e` emitted tokens, `b` budget,
     `s` seconds by phase in millionths, `m` entries by order, `w` by order how many keys are new and
-    the rows whose key was there before, `h` [hits, lookups] by order.
+    the rows whose key was there before, `h` [hits, lookups] by order, `t` 1 where a fixed shape
+    placed the nodes, whose rows are written as they stand.
     """
     nodes = step.nodes
     return {
@@ -56,6 +57,7 @@ def encode_step(step: Step) -> dict[str, Any]:
         "e": [[e.token, e.source, *(round(p, 4) for p in e.top2)] for e in step.emitted],
         "b": [step.budget.get(k) for k in ("k", "expected_tokens", "expected_seconds", "reason")],
         "s": [round(1e6 * step.seconds[k]) for k in ("draft", "verify", "commit", "observe")],
+        "t": int("template" in nodes.source),
         "m": step.memory,
         "w": {order: [w["new"], w["overwritten"]] for order, w in step.writes.items()},
         "h": _hits(step),

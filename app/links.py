@@ -91,8 +91,14 @@ def changes(settings: Settings, method: str) -> dict[str, Any]:
 
 
 def example_of(path: str | None) -> int | None:
-    """The number of the example with this picture (or with none), by its content."""
-    chosen = Path(path).read_bytes() if path else None
+    """The number of the example with this picture (or with none), by its content.
+
+    None where it is no example's, or not there any more.
+    """
+    try:
+        chosen = Path(path).read_bytes() if path else None
+    except OSError:
+        return None
     for number, example in enumerate(assets.examples()):
         if (example.image.read_bytes() if example.image else None) == chosen:
             return number

@@ -120,7 +120,7 @@ class Run:
             chosen.name,
             self.settings,
             max_new_tokens=max_new_tokens,
-            number=memory.requests,
+            number=memory.requests if self.settings.persist else int(chosen.remembers),
             memory=self._memory_state(),
         )
         self._vocabulary = Vocabulary(self.trace, target.tokenizer, target.vocabulary)

@@ -36,7 +36,10 @@ class SettingsError(RecapError, ValueError):
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
-        self.field = field
+        self.field, self._message = field, message
+
+    def __reduce__(self) -> tuple[type[SettingsError], tuple[str, str]]:
+        return type(self), (self.field, self._message)  # so that other processes can raise it
 
 
 class ImageError(RecapError):

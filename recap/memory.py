@@ -9,7 +9,7 @@ image; order 1 persists across requests in a `PersistentMemory` that the caller 
     persistent = PersistentMemory(vocabulary=32_000)
     memory = RequestMemory(persistent, Settings())      # one a request
     memory.write(contexts, predictions, rows)                   # after every pass
-    memory.lookup(own, previous, before)                        # for every node to expand
+    memory.readers()                                            # what a search looks into
 
 Not here: what a hit is worth (`recap.fusion`) and how hits become a tree (`recap.search`).
 

@@ -134,7 +134,7 @@ def _trace(
         token, parent = tokens[node + 1], parents[node + 1]
         left = 1.0 - suffix_shares[parent]  # what the suffix leaves, and of that the runners-up
         rest = left * (1.0 - runner_up_share) if parent == 0 else left
-        orders = kinds = supplier = 0
+        orders = kinds = supplier = strongest = 0
         best = -1.0
         for n in range(first[parent], behind[parent]):
             rank = _rank_of(token, entries, hits[3, n])
@@ -143,20 +143,27 @@ def _trace(
                 part = rest * hit_weights[n] * numbers[hits[3, n], columns + 2 + rank]
                 weights[node, order - 1] += part
                 orders |= 1 << (order - 1)
-                if n == first[parent] or hit_weights[n] > 0.0:  # who has no say is no source
-                    kinds |= _CARRIED if carried else _MEMORY
+                kind = _CARRIED if carried else _MEMORY
+                if part > 0.0:  # what adds nothing is no source
+                    kinds |= kind
                 if part > best:
-                    best, supplier = part, order + 3 * carried
+                    best, supplier, strongest = part, order + 3 * carried, kind
         if token == suffix_tokens[parent]:
-            kinds |= _SUFFIX
-            if suffix_shares[parent] > best:
-                best, supplier = suffix_shares[parent], _FROM_SUFFIX
+            part = suffix_shares[parent]
+            if part > 0.0:
+                kinds |= _SUFFIX
+            if part > best:
+                best, supplier, strongest = part, _FROM_SUFFIX, _SUFFIX
         if parent == 0:
             for n in range(len(runner_up)):
                 if runner_up[n] == token:
-                    kinds |= _RUNNER_UP
-                    if left * runner_up_share * runner_up_probs[n] > best:
-                        supplier = _FROM_RUNNER_UP
+                    part = left * runner_up_share * runner_up_probs[n]
+                    if part > 0.0:
+                        kinds |= _RUNNER_UP
+                    if part > best:
+                        best, supplier, strongest = part, _FROM_RUNNER_UP, _RUNNER_UP
+        if kinds == 0:  # drafted with a score of nothing, where nodes are plenty
+            kinds = strongest
         primary = 0
         for order in range(1, 4):
             # Of equal parts the shorter key's; a key that does not hold the token has none.

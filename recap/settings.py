@@ -111,7 +111,7 @@ class Settings:
     suffix_min_match: int = _ranged(2, 1, 8, "Shortest match that proposes anything.")
     suffix_max_match: int = _ranged(8, 1, 16, "Longest match that is looked for.")
     suffix_occurrence: str = _choice(
-        "recent", OCCURRENCES, "Which occurrence in this request's own text supplies it."
+        "recent", OCCURRENCES, "Which occurrence in this request's own text is continued."
     )
     suffix_trust: float = _ranged(
         0.35,

@@ -171,8 +171,10 @@ class PredictionStore:
             or ids.max() >= vocabulary
             or padding[:, 0].any()
             or (padding[:, :-1] & ~padding[:, 1:]).any()
+            or _repeats(ids).any()
             or not (abs(probs - 0.5) <= 0.5 + 1e-6).all()  # nor where it is no number
             or not (abs(concentration - 0.5) <= 0.5 + 1e-6).all()
+            or (np.where(padding, 0.0, probs).sum(1) > 1.0 + 1e-4).any()
         ):
             raise ValueError("an entry is out of range")
         predictions = Predictions.of_arrays(ids, probs, concentration, writer)
@@ -206,6 +208,12 @@ class PredictionStore:
 
     def _hold(self, predictions: Predictions) -> None:
         self._held, self.table = predictions, predictions.table
+
+
+def _repeats(ids: np.ndarray) -> np.ndarray:
+    """(rows, columns - 1) whether a row names a token more than once; padding may repeat."""
+    ordered = np.sort(ids, 1)
+    return (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
 
 
 @kernel(INTS(INT_TABLE, INT_TABLE, INTS, INT_TABLE, INTS, INTS, INT_TABLE, INT, FLOAT))

@@ -28,26 +28,37 @@
   /**
    * What the memory held under a key after a step, as far as this run wrote or read it: the latest
    * row written under the key, else the latest hit on an entry that an earlier request left.
-   * Returns {entry, step, request} or null; request is null for what this run wrote.
+   * Returns {entry, step, request, blended} or null; request is null for what this run wrote, and
+   * `blended` says that the memory holds a mean of that row and what was there before.
    */
   R.lookUp = (run, key, upto) => {
-    const own = (run.about.request);
+    const { request: own, settings } = run.about;
+    const order = key.length;
     for (let index = upto; index >= 0; index--) {
       const step = run.steps[index];
       const detail = run.detail(index);
       if (!detail) continue;
-      // Accepted rows are written last, so they win.
-      const rows = [...step.nodes.filter((n) => n.state !== "accepted").map((n) => n.id), -1, ...step.accepted];
-      for (const row of rows.reverse())
-        if (ends(run, step, row, key)) return { entry: detail.rows[row + 1], step: index, request: null };
+      if (!(order in step.memory)) return null; // the method keeps no such keys
+      for (const row of writing(step).reverse())
+        if (ends(run, step, row, key)) {
+          const blended = order === 1 && !step.template && settings?.blend > 0 && (step.writes[order]?.[1] ?? []).some((r) => ends(run, step, r - 1, key));
+          return { entry: detail.rows[row + 1], step: index, request: null, blended };
+        }
       for (const [row, lookup] of detail.lookups)
         if (ends(run, step, row, key))
           for (const hit of lookup.hits)
-            if (hit.order === key.length && (hit.carried || hit.entry.request !== own))
+            if (hit.order === order && (hit.carried || hit.entry.request !== own))
               return { entry: hit.entry, step: hit.entry.step, request: hit.entry.request };
     }
     return null;
   };
+
+  /** A step's rows as they are written: in a tree that was searched the accepted ones last, so that they win. */
+  function writing(step) {
+    const ids = step.nodes.map((n) => n.id);
+    if (step.template) return [-1, ...ids];
+    return [...ids.filter((id) => step.nodes[id].state !== "accepted"), -1, ...step.accepted];
+  }
 
   function ends(run, step, row, key) {
     let at = key.length - 1;
@@ -104,13 +115,18 @@
       const names = step ? Object.keys(step.memory) : [];
       this.words.textContent = !step ? "The memory shows with the first step."
         : !names.length ? "This method keeps no memory."
-          : `After step ${cursor + 1}; hits are counted from step 1. The 1-token memory persists across requests, and so do carried entries; the others live for one.`;
+          : `After step ${cursor + 1}; hits are counted from step 1. ${this._lifetime(run)}`;
       R.put(this.table, names.length ? this._table(run, step, cursor, names) : null);
       const details = this.changed.querySelector("details");
       if (details) this.open = details.open;
       R.put(this.changed, names.length ? this._overwritten(run, step) : null);
       this.earlier.textContent = names.length ? this._origin(run, cursor) : "";
       this._find();
+    }
+
+    _lifetime(run) {
+      return run.about.settings?.persist === false ? "All of it lives for this request."
+        : "The 1-token memory persists across requests, and so do carried entries; the others live for one.";
     }
 
     _table(run, step, cursor, names) {
@@ -211,7 +227,7 @@
         const source = R.source(String(order));
         results.push(h("div", { class: `hit ${source.css}` },
           h("div", { class: "hit-head" }, h("span", { class: "chip" }, source.glyph), key.map((token) => [R.word(run, token), " "]),
-            h("span", { class: "quiet" }, !found ? "" : found.request === null ? `written in step ${found.step + 1}` : `left by request ${found.request}`)),
+            h("span", { class: "quiet" }, !found ? "" : found.request === null ? `written in step ${found.step + 1}${found.blended ? ", before blending with what was there" : ""}` : `left by request ${found.request}`)),
           found ? R.predictions(run, found.entry, null) : h("p", { class: "quiet" }, "Nothing is kept under this key.")));
       }
       R.put(this.found, results);

@@ -134,7 +134,7 @@
       choice: n.y,
       budget: { k: raw.b[0], expected: raw.b[1], seconds: raw.b[2], reason: raw.b[3] },
       seconds: { draft: raw.s[0] / 1e6, verify: raw.s[1] / 1e6, commit: raw.s[2] / 1e6, observe: raw.s[3] / 1e6 },
-      memory: raw.m, writes: raw.w, hits: raw.h,
+      memory: raw.m, writes: raw.w, hits: raw.h, template: !!raw.t,
     };
   };
 

@@ -50,6 +50,13 @@ def build_report(
         "dtype": conditions.dtype,
         "versions": conditions.versions,
         "prompts": len(results),
+        "conditions": {
+            "prompts": conditions.prompts,
+            "max_new_tokens": conditions.max_new_tokens,
+            "repeats": conditions.repeats,
+            "warm": conditions.warm,
+            "processes": conditions.processes,
+        },
         "methods": summarize(results, labels),
         "categories": by_category(results, labels),
     }

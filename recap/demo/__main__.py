@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+
+from recap.drafters import METHODS
+from recap.errors import RecapError
 
 ROOT = Path(__file__).resolve().parents[2]
 # What `make` trains on: by its rates about 75 minutes on two cores without bfloat16 products, which
@@ -73,6 +76,21 @@ def _examples(options: argparse.Namespace) -> int:
     return 0
 
 
+def _at_least(least: int) -> Callable[[str], int]:
+    """A type of argument: whole numbers from `least`."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number, {least} or more: {text!r}")
+        return value
+
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m recap.demo", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -85,13 +103,13 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--seed", type=int, default=0, help="pictures, texts and initial weights")
     make.add_argument(
         "--vision-pictures",
-        type=int,
+        type=_at_least(32),
         default=VISION_PICTURES,
         help=f"pictures that teach the vision tower alone (default {VISION_PICTURES})",
     )
     make.add_argument(
         "--pictures",
-        type=int,
+        type=_at_least(32),
         default=PICTURES,
         help=f"pictures, with about five requests each, for the whole model (default {PICTURES})",
     )
@@ -106,9 +124,14 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("evaluate", help="measure the exported model on held-out pictures")
     check.add_argument("--model", default="demo", help="'demo' or a folder (default demo)")
-    check.add_argument("--pictures", type=int, default=200, help="held-out pictures a kind")
     check.add_argument(
-        "--method", default="recap-plus", help="decoding method; the text is the same for all"
+        "--pictures", type=_at_least(1), default=200, help="held-out pictures a kind"
+    )
+    check.add_argument(
+        "--method",
+        default="recap-plus",
+        choices=list(METHODS),
+        help="decoding method; the text is the same for all",
     )
     check.set_defaults(run=_evaluate)
 
@@ -121,7 +144,11 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status."""
     options = _parser().parse_args(arguments)
-    return options.run(options)
+    try:
+        return options.run(options)
+    except RecapError as error:
+        print(error, file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

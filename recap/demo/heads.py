@@ -187,7 +187,7 @@ class VisionHeads(nn.Module):
     ) -> tuple[Tensor, dict[str, tuple[int, int]]]:
         """The mean of the heads' losses, and head -> (right, asked).
 
-        features: (pictures, 36, 256) float; targets: head -> (pictures, 36, slots) int64.
+        features: (pictures, 36, 192) float; targets: head -> (pictures, 36, slots) int64.
         """
         losses, right = [], {}
         outputs = linear(features, self.project.weight, self.project.bias).split(

@@ -2,8 +2,8 @@
 
 Three choices matter beyond the sizes. Every vision block attends fully (windows would only cost
 time on 144 patches). And `rope_theta` of the decoder is small: M-RoPE gives the last section of
-frequencies to the column of an image token, and with the usual 10,000 (let alone 1,000,000) those
-turn by less than a thousandth of a radian a column, so that a small decoder cannot tell columns
+frequencies to the column of an image token, and with the usual 10,000 those turn by .003 of a
+radian a column at most (with 1,000,000 by .0002), so that a small decoder cannot tell columns
 apart; with 100 they turn by .01 to .06 and the longest wavelength (540 tokens) still covers the
 context that the model is trained on.
 The decoder is deep and narrow: a pass over one row then waits for layers rather than for

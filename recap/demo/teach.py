@@ -1,7 +1,7 @@
 """Stage 1: the vision tower alone, taught by the heads of `recap.demo.heads`.
 
 The result is a checkpoint with the tower and its heads; stage 2 (`train`) starts from it and
-keeps the heads on, so that reading goes on improving.
+turns the heads on again once the tower learns there, so that reading goes on improving.
 """
 
 from __future__ import annotations

@@ -86,11 +86,6 @@ class Request:
         self.text.extend([GAP if token in self.placeholders else token for token in tokens])
 
     @property
-    def emitted(self) -> list[int]:
-        """The tokens emitted so far."""
-        return self.ids[self.prompt_length :]
-
-    @property
     def image_tokens(self) -> int:
         """Rows that placeholders take in the prompt."""
         return self.text[: self.prompt_length].count(GAP)

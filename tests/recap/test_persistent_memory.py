@@ -47,7 +47,9 @@ def test_a_damaged_state_is_refused_and_changes_nothing():
         broken(out_of_range("keys", -1)),
         broken(out_of_range("ids", VOCABULARY)),
         broken(out_of_range("ids", -1)),
+        broken(out_of_range("ids", 1)),  # named twice
         broken(out_of_range("probs", 1.5)),
+        broken(out_of_range("probs", 0.7)),  # more than one in all
         broken(out_of_range("probs", np.nan)),
         broken(out_of_range("concentration", -0.5)),
         broken(out_of_range("concentration", np.inf)),

@@ -57,7 +57,10 @@ def last_line(stdout: str) -> dict:
 def check_schema(report: dict, labels: list[str], categories: set[str]) -> None:
     """Exactly the fields that the README names."""
     assert set(report) == {
-        "model", "device", "dtype", "versions", "prompts", "methods", "categories",
+        "model", "device", "dtype", "versions", "prompts", "conditions", "methods", "categories",
+    }  # fmt: skip
+    assert set(report["conditions"]) == {
+        "prompts", "max_new_tokens", "repeats", "warm", "processes",
     }  # fmt: skip
     assert set(report["versions"]) == {"python", "torch", "transformers", "recap"}
     assert set(report["categories"]) == categories

@@ -82,6 +82,16 @@ def test_what_has_no_weight_is_no_source():
     assert provenance(tree, 1).source == "carried"
 
 
+@pytest.mark.parametrize("trust, source", [(0.0, "memory"), (1.0, "suffix"), (0.5, "mixed")])
+def test_what_adds_nothing_is_no_source(trust, source):
+    """A suffix that nobody trusts, and a memory that leaves it everything."""
+    drafter = start("recap", suffix_trust=trust)
+    seen(drafter, [1, 2], {3: 0.9, 4: 0.1})
+    tree = propose(drafter, [1, 2, 3, 1, 2], 10)
+    assert children(tree)[0] == 3
+    assert provenance(tree, 1).source == source
+
+
 def test_runner_up_is_offered_one_token_later():
     """The row that chose the root had a second choice."""
     plain, plus = start("recap", suffix=False), start("recap-plus", suffix=False, carry=0.0)
