@@ -13,8 +13,8 @@ from recap.drafters import METHODS
 from recap.errors import RecapError
 
 ROOT = Path(__file__).resolve().parents[2]
-# What `make` trains on: 44 minutes on two cores with bfloat16 products; by its rates 75 to 85 on two
-# older ones, which do 120 to 130 GFLOP/s in float32.
+# What `make` trains on: 44 minutes on two cores with bfloat16 products; by its rates 75 to 85 on
+# two older ones, which do 120 to 130 GFLOP/s in float32.
 VISION_PICTURES, PICTURES = 26_000, 38_000
 
 

@@ -12,6 +12,7 @@ training pictures by construction. Non-goal: drawing (see `draw`) and words abou
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from recap.demo.words import (
@@ -273,7 +274,11 @@ def sample_card(rng: random.Random, crowded: bool = False) -> Card:
     )
 
 
-_SAMPLERS = {"scene": sample_scene, "chart": sample_chart, "card": sample_card}
+_SAMPLERS: dict[str, Callable[[random.Random, bool], Picture]] = {
+    "scene": sample_scene,
+    "chart": sample_chart,
+    "card": sample_card,
+}
 
 
 def sample(kind: str, seed: str, crowded: bool = False) -> Picture:

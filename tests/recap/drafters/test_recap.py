@@ -76,13 +76,13 @@ def test_what_has_no_weight_is_no_source():
     drafter = start("recap-plus", memory, suffix=False, fusion="back-off")
     seen(drafter, [7, 8, 3], {6: 0.9, 4: 0.1})  # now order 1 is this request's
     tree = propose(drafter, [1, 2, 3], 10)
-    assert [(hit.order, hit.carried) for hit in tree.lookups.hits(0)][0] == (3, True)
+    assert next((hit.order, hit.carried) for hit in tree.lookups.hits(0)) == (3, True)
     assert children(tree)[0] == 4
     assert provenance(tree, 1).orders == 0b111
     assert provenance(tree, 1).source == "carried"
 
 
-@pytest.mark.parametrize("trust, source", [(0.0, "memory"), (1.0, "suffix"), (0.5, "mixed")])
+@pytest.mark.parametrize(("trust", "source"), [(0.0, "memory"), (1.0, "suffix"), (0.5, "mixed")])
 def test_what_adds_nothing_is_no_source(trust, source):
     """A suffix that nobody trusts, and a memory that leaves it everything."""
     drafter = start("recap", suffix_trust=trust)
