@@ -10,7 +10,7 @@ import gradio as gr
 import pytest
 from gradio.helpers import special_args
 
-from app import exports, links
+from app import assets, exports, links
 from app.events import Events
 from app.settings_form import SettingsForm
 from app.state import SessionState
@@ -192,3 +192,10 @@ def test_a_key_is_looked_up_in_the_sessions_memory(target):
     assert not list(found_in(memory, target, ["x"]))
     assert not list(found_in(memory, target, [-5]))
     assert {word[0] for word in found["words"]} == set(found["ids"])
+
+
+def test_a_picture_that_is_gone_belongs_to_no_example(tmp_path):
+    """A link can still be copied when its upload was tidied away."""
+    assert links.example_of(str(tmp_path / "gone.png")) is None
+    picture = assets.examples()[0].image
+    assert links.example_of(str(picture)) == 0

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from recap.demo import forward
+from recap.demo.__main__ import main
 from recap.demo.draw import draw, to_pixels
 from recap.demo.export import averaged_model, export_model, image_processor
 from recap.demo.facts import KINDS, sample
@@ -204,3 +205,23 @@ def test_a_few_steps_lower_the_loss(tokenizer):
         optimiser.zero_grad()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0] - 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["make", "--pictures", "7"], "32 or more"),
+        (["make", "--vision-pictures", "many"], "32 or more"),
+        (["evaluate", "--pictures", "0"], "1 or more"),
+        (["evaluate", "--method", "nope"], "nope"),
+        (["evaluate", "--model", "nope"], "nope"),
+    ],
+)
+def test_commands_refuse_in_words(arguments, words, capsys):
+    """Exit status 2 and a line that says what is wrong, no traceback."""
+    try:
+        status = main(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 2
+    assert words in capsys.readouterr().err

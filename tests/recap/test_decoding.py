@@ -243,6 +243,6 @@ def test_a_session_remembers_what_was_gained(persist):
     # What is not kept begins with request 1 every time; so say its predictions, too.
     run = Run(target, request_of(target), settings=options, memory=memory, max_new_tokens=8)
     assert run.finish_all().request == (2 if persist else 1)
-    written = {entry.request for step in run.trace.steps for entry in step.lookups.entries}
+    written = {number for step in run.trace.steps for number in step.entries.request}
     assert written
     assert written <= ({1, 2} if persist else {1})

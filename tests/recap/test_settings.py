@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import FrozenInstanceError, fields
 
 import pytest
@@ -111,3 +112,10 @@ def test_a_budget_is_a_number_or_adaptive():
     for value in ("Adaptive", "", "8", 8.0):
         with pytest.raises(SettingsError, match="budget"):
             Settings(budget=value)
+
+
+def test_the_error_reaches_other_processes():
+    """It is sent as bytes, and still names its field there."""
+    error = SettingsError("width", "must be a number")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.field) == (str(error), "width")

@@ -73,7 +73,7 @@ def test_what_has_no_weight_is_no_source():
     """With back-off the longest hit decides alone; a carried entry behind it mixes nothing in."""
     memory = PersistentMemory(VOCABULARY)
     seen(start("recap-plus", memory), [1, 2, 3], {4: 0.9, 5: 0.1})
-    drafter = start("recap-plus", memory, suffix=False, fusion="back-off")
+    drafter = start("recap-plus", memory, suffix=False, runner_up=0.0, fusion="back-off")
     seen(drafter, [7, 8, 3], {6: 0.9, 4: 0.1})  # now order 1 is this request's
     tree = propose(drafter, [1, 2, 3], 10)
     assert next((hit.order, hit.carried) for hit in tree.lookups.hits(0)) == (3, True)
